@@ -1,0 +1,1 @@
+// Holds nothing: the target of this file owns the precompiled Torch headers that other targets reuse.

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+/// All settings as plain structs. One flag table (config/flags.hpp) binds each member to its flag, its INI key, its
+/// help text and its place in config.json; nothing else parses or prints settings.
+namespace lockstep::config {
+
+enum class Precision { fp32, tf32, bf16, fp16 };
+enum class DeviceKind { automatic, cuda, cpu };
+enum class GraphMode { automatic, on, off };
+enum class OptimizerKind { adamw, sgd };
+enum class ScheduleKind { constant, linear, cosine, warmup_stable_decay };
+enum class ShuffleMode { automatic, full, blocks, none };
+enum class ProgressMode { automatic, terminal, plain, off };
+
+struct ModelSettings {
+  std::string name;               ///< a name of the model registry
+  std::int64_t hidden = 256;      ///< width of the hidden layers of `mlp`
+};
+
+struct DataSettings {
+  std::string path;                         ///< folder, or one shard, of training data
+  std::string eval_path;                    ///< the same for evaluation; empty: none
+  ShuffleMode shuffle = ShuffleMode::automatic;
+  std::int64_t prefetch = 4;                ///< batches read ahead
+  std::int64_t augment_shift = 0;           ///< images are moved by up to this many pixels, keyed by (seed, epoch, row)
+};
+
+struct OptimizerSettings {
+  OptimizerKind kind = OptimizerKind::adamw;
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double momentum = 0.9;
+  double weight_decay = 0.01;     ///< of parameters with two or more dimensions
+  double clip_norm = 0;           ///< global gradient norm above which gradients are scaled down; 0: off
+};
+
+struct ScheduleSettings {
+  ScheduleKind kind = ScheduleKind::constant;
+  std::int64_t warmup_steps = 0;
+  std::int64_t steps = 0;         ///< applied steps over which the schedule runs; 0: the run's length
+  std::int64_t decay_steps = 0;   ///< of warmup_stable_decay; 0: a tenth of `steps`
+  double final_fraction = 0;      ///< of the peak learning rate, at the end of the decay
+};
+
+struct ScalerSettings {
+  double init_scale = 65536;
+  double growth_factor = 2;
+  double backoff_factor = 0.5;
+  std::int64_t growth_interval = 2000;
+  double min_scale = 1;
+  double max_scale = std::numeric_limits<float>::max();
+  std::int64_t hysteresis = 1;    ///< overflows (in a row of growth intervals) before the scale backs off; 1: at once
+  std::int64_t skip_limit = 50;   ///< consecutive skipped steps that end the run; 0: never
+};
+
+struct ReduceSettings {
+  bool overlap = true;
+  std::int64_t first_bucket_bytes = 1 << 20;
+  std::int64_t bucket_bytes = 64 << 20;
+};
+
+struct RunSettings {
+  std::string folder;
+  std::string resume = "auto";    ///< auto, never, or the path of a checkpoint
+  std::int64_t steps = 0;         ///< length in steps; 0: use epochs
+  std::int64_t epochs = 0;
+  std::int64_t report_every = 10;
+  std::int64_t eval_every = 0;          ///< steps; 0: at the end only
+  std::int64_t checkpoint_steps = 0;    ///< steps between checkpoints; 0: at the end only
+  std::int64_t keep_checkpoints = 2;
+  ProgressMode progress = ProgressMode::automatic;
+};
+
+struct TrainSettings {
+  ModelSettings model;
+  DataSettings data;
+  OptimizerSettings optimizer;
+  ScheduleSettings schedule;
+  ScalerSettings scaler;
+  ReduceSettings reduce;
+  RunSettings run;
+  std::int64_t global_batch = 0;      ///< samples of one step over all ranks and micro-batches
+  std::int64_t micro_batch = 0;       ///< samples of one forward pass on one rank; 0: the rank's whole share
+  Precision precision = Precision::fp16;
+  DeviceKind device = DeviceKind::automatic;
+  GraphMode graph = GraphMode::automatic;
+  std::uint64_t seed = 1;
+};
+
+}  // namespace lockstep::config
