@@ -1,0 +1,36 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace lockstep::models {
+
+/// One micro-batch of one rank, on the model's device. May hold no rows at all.
+struct Batch {
+  at::Tensor inputs;     ///< [rows, ...shape], normalised; half or bfloat16 on CUDA in fp16 and bf16, else float
+  at::Tensor targets;    ///< [rows] int64
+};
+
+struct Loss {
+  at::Tensor sum;        ///< float scalar: the sum, not the mean, of the losses of the rows
+  at::Tensor correct;    ///< int64 scalar: rows predicted right; only in evaluation, and only where it has a meaning
+};
+
+/// What the trainer needs to know of a model. Its parameters are float when it is made; the trainer stores them as
+/// --precision asks and makes each a view of one flat array. Every parameter takes part in every loss.
+class Model : public torch::nn::Module {
+ public:
+  virtual Loss loss(const Batch& batch) = 0;
+};
+
+/// A model that gives one logit a class; its loss is cross-entropy.
+class Classifier : public Model {
+ public:
+  /// [rows, ...shape] to [rows, classes].
+  virtual at::Tensor logits(const at::Tensor& inputs) = 0;
+  Loss loss(const Batch& batch) final;
+};
+
+}  // namespace lockstep::models

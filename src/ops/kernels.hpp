@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+
+#include <cuda_runtime_api.h>
+
+/// CUDA kernels of the fused ops, on raw device memory; each is checked against its ATen reference in tests/ops.
+namespace lockstep::ops {
+
+enum class Element { float32, float16, bfloat16, uint8 };
+
+/// A contiguous matrix [rows, columns].
+struct Matrix {
+  const void* data;
+  Element element;
+  std::int64_t rows;
+  std::int64_t columns;
+};
+
+namespace cuda_kernels {
+
+/// log_sums[r] = log sum exp of row r; losses[r] = log_sums[r] - logits[r, targets[r]]; *sum = their sum in a fixed order.
+void cross_entropy_forward(const Matrix& logits, const std::int64_t* targets, float* log_sums, float* losses,
+                           float* sum, cudaStream_t stream);
+
+/// result[r, c] = (softmax(logits)[r, c] - [c == targets[r]]) * *scale, in the type of the logits.
+void cross_entropy_backward(const Matrix& logits, const std::int64_t* targets, const float* log_sums,
+                            const float* scale, void* result, cudaStream_t stream);
+
+/// out[r, ch, i] = in[r, ch, i] * scale[ch] + shift[ch] for in [rows, channels, inner].
+void normalise(const Matrix& in, std::int64_t inner, const float* scale, const float* shift, std::int64_t channels,
+               void* out, Element out_element, cudaStream_t stream);
+
+}  // namespace cuda_kernels
+
+}  // namespace lockstep::ops
