@@ -26,7 +26,7 @@ struct DataSettings {
   std::string eval_path;                    ///< the same for evaluation; empty: none
   ShuffleMode shuffle = ShuffleMode::automatic;
   std::int64_t prefetch = 4;                ///< batches read ahead
-  std::int64_t augment_shift = 0;           ///< images are moved by up to this many pixels, keyed by (seed, epoch, row)
+  std::int64_t augment_shift = 0;           ///< images move by up to this many pixels, keyed by (seed, epoch, row)
 };
 
 struct OptimizerSettings {
@@ -53,7 +53,7 @@ struct ScalerSettings {
   double growth_factor = 2;
   double backoff_factor = 0.5;
   std::int64_t growth_interval = 2000;
-  double min_scale = 1;
+  double min_scale = 0;            ///< floor; 0: none, as torch
   double max_scale = std::numeric_limits<float>::max();
   std::int64_t hysteresis = 1;    ///< overflows (in a row of growth intervals) before the scale backs off; 1: at once
   std::int64_t skip_limit = 50;   ///< consecutive skipped steps that end the run; 0: never
@@ -91,6 +91,43 @@ struct TrainSettings {
   DeviceKind device = DeviceKind::automatic;
   GraphMode graph = GraphMode::automatic;
   std::uint64_t seed = 1;
+};
+
+/// Settings of `lockstep eval`; model, precision and seed are those of the run.
+struct EvalSettings {
+  std::string run_folder;               ///< folder of a training run
+  std::string data;                     ///< folder, or one shard
+  std::string checkpoint = "latest";    ///< latest, or the path of a checkpoint of this run
+  std::int64_t batch = 256;             ///< samples of one forward pass on one rank
+  DeviceKind device = DeviceKind::automatic;
+};
+
+/// Settings of `lockstep pack csv`.
+struct PackCsvSettings {
+  std::string input;                  ///< text file, one image and its label a line; plain or gzip
+  std::string output;                 ///< folder of the training shards
+  std::string test_output;            ///< folder of the test shard
+  std::string shape;                  ///< of one image, channels first: "1x28x28"; or of features: "30"
+  std::int64_t label_column = -1;     ///< from 0; negative counts from the end
+  std::int64_t classes = 0;           ///< labels are below it; 0: one more than the largest label
+  std::int64_t shards = 1;            ///< of `output`
+  std::int64_t test_count = 0;        ///< samples put aside for testing, every class in proportion
+  std::uint64_t seed = 1;             ///< of the split and of the order of samples
+  bool overwrite = false;             ///< replace shards that are there
+};
+
+/// Settings of `lockstep data inspect` and `verify`, and of `lockstep checkpoint ls` and `verify`.
+struct DataInspectSettings {
+  std::string path;    ///< folder, or one shard
+};
+struct DataVerifySettings {
+  std::string path;    ///< folder, or one shard
+};
+struct CheckpointLsSettings {
+  std::string path;    ///< folder of a run
+};
+struct CheckpointVerifySettings {
+  std::string path;    ///< folder of a run, or of one checkpoint
 };
 
 }  // namespace lockstep::config
