@@ -69,6 +69,7 @@ using Field = std::variant<std::string*, std::int64_t*, std::uint64_t*, double*,
 
 /// One row. `name` is the flag without its dashes, the key of the INI file and the key of config.json.
 struct Flag {
+  std::string group;  ///< heading of --help
   std::string name;
   std::string value;  ///< what --help writes after the flag: "N", "PATH"; empty for switches
   Field field;
@@ -77,13 +78,33 @@ struct Flag {
   OnResume on_resume = OnResume::must_match;
   bool required = false;    ///< an empty text or a zero then means "not given"
   bool positional = false;  ///< an argument without a flag
-  std::string group = {};   ///< heading of --help, set by FlagTable::add
+
+  Flag& in(Range allowed) {
+    range = allowed;
+    return *this;
+  }
+  Flag& may_change() {
+    on_resume = OnResume::may_change;
+    return *this;
+  }
+  Flag& must_be_given() {
+    required = true;
+    return *this;
+  }
+  Flag& without_a_name() {
+    positional = true;
+    return *this;
+  }
 };
 
 /// The rows of one settings struct, in the order of --help. Lives no longer than the settings it is bound to.
 class FlagTable {
  public:
-  void add(const std::string& group, std::vector<Flag> rows);
+  /// Rows added from here on stand under this heading.
+  void heading(const std::string& group) { group_ = group; }
+
+  /// The new row, for what else there is to say about it; the reference holds until the next call.
+  Flag& add(const std::string& name, const std::string& value, Field field, const std::string& help);
 
   /// The row of this name, or nullptr.
   const Flag* find(const std::string& name) const;
@@ -93,6 +114,7 @@ class FlagTable {
   auto end() const { return rows_.end(); }
 
  private:
+  std::string group_;
   std::vector<Flag> rows_;
 };
 

@@ -11,9 +11,6 @@ namespace lockstep::config {
 /// columns wide. `flags` is bound to settings that hold the defaults.
 std::string help_text(const Command& command, const FlagTable& flags);
 
-/// The same as a Markdown section, with what a flag takes and whether it may change on resume.
-std::string help_markdown(const Command& command, const FlagTable& flags);
-
 /// All commands of this version in the order in which help lists them.
 std::vector<Command> all_commands();
 

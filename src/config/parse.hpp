@@ -13,6 +13,7 @@ struct Command {
   std::string summary;     ///< one sentence, no full stop
   std::string usage;       ///< what follows the name in the usage line
   bool reads_ini = false;  ///< takes --config FILE.ini
+  bool resumes = false;    ///< continues earlier runs, so each flag says whether it may change
 };
 
 Command describe(const TrainSettings&);
