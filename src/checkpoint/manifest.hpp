@@ -16,30 +16,30 @@ inline constexpr const char* kStateName = "state.json";
 
 /// One file of a checkpoint as it was when it was committed.
 struct FileRecord {
-  std::string name;               ///< without a folder
+  std::string name;  ///< without a folder
   std::int64_t bytes = 0;
-  std::string xxh3;               ///< XXH3-64 of the whole file, 16 hexadecimal digits
+  std::string xxh3;  ///< XXH3-64 of the whole file, 16 hexadecimal digits
 };
 
 /// A model buffer: every shard holds one of this name and shape.
 struct BufferRecord {
   std::string name;
   std::vector<std::int64_t> shape;
-  std::string scalar;             ///< "float32", ...
+  std::string scalar;  ///< "float32", ...
 };
 
 /// What a complete checkpoint holds. Written last, so a folder without a valid one is no checkpoint.
 struct Manifest {
   std::int64_t step = 0;
-  int world_size = 0;             ///< shards; shard r holds range_of(flat_size, r, world_size) of every array
+  int world_size = 0;  ///< shards; shard r holds range_of(flat_size, r, world_size) of every array
   std::int64_t flat_size = 0;
-  std::string created;            ///< UTC
+  std::string created;  ///< UTC
   std::vector<std::string> arrays;
   std::vector<TensorPlace> layout;
   std::vector<BufferRecord> buffers;
   std::vector<FileRecord> files;  ///< all but the manifest
   nlohmann::json config;
-  std::string config_hash;        ///< XXH3-64 of config's text
+  std::string config_hash;  ///< XXH3-64 of config's text
 
   std::int64_t total_bytes() const;
 };
@@ -47,8 +47,8 @@ struct Manifest {
 /// The text of manifest.json, with its own checksum in it.
 std::string to_text(const Manifest& manifest);
 
-/// The inverse. `path` is for messages. Throws DataError when the text is no manifest, of a newer format version, fails
-/// its checksum, or names a file outside its folder.
+/// The inverse. `path` is for messages. Throws DataError when the text is no manifest, of a newer format
+/// version, fails its checksum, or names a file outside its folder.
 Manifest parse_manifest(const std::string& path, const std::string& words);
 
 /// Local. Throws DataError; input_missing when `folder` has no manifest.json.
@@ -57,12 +57,13 @@ Manifest read_manifest(const std::string& folder);
 /// "shard-00003-of-00008.h5"
 std::string shard_name(int rank, int world_size);
 
-/// Size and checksum of `folder`/`name`, read in one pass. Symbolic links are not followed. Throws DataError with
-/// `on_failure`.
-FileRecord measure(const std::string& folder, const std::string& name, ExitCode on_failure = ExitCode::bad_data);
+/// Size and checksum of `folder`/`name`, read in one pass. Symbolic links are not followed. Throws DataError
+/// with `on_failure`.
+FileRecord measure(const std::string& folder, const std::string& name,
+                   ExitCode on_failure = ExitCode::bad_data);
 
-/// Throws DataError that names the file, with both values, when it is not what `expected` says. With `sizes_only` the
-/// bytes are not read.
+/// Throws DataError that names the file, with both values, when it is not what `expected` says. With
+/// `sizes_only` the bytes are not read.
 void check_file(const std::string& folder, const FileRecord& expected, bool sizes_only = false);
 
 }  // namespace lockstep::checkpoint

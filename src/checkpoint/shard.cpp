@@ -1,0 +1,212 @@
+#include "checkpoint/shard.hpp"
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <unordered_map>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "base/handle.hpp"
+#include "base/text.hpp"
+#include "hdf5/file.hpp"
+
+namespace lockstep::checkpoint {
+
+namespace {
+
+struct DescriptorTraits {
+  using Type = int;
+  static Type empty() { return -1; }
+  static void release(Type raw) noexcept { ::close(raw); }
+};
+using Descriptor = Handle<DescriptorTraits>;
+
+struct Piece {
+  at::Tensor host;      ///< contiguous
+  std::int64_t offset;  ///< bytes from the start of the file
+};
+
+std::string buffer_path(const std::string& name) {
+  return "buffers/" + name;
+}
+
+hdf5::Scalar scalar_of(const at::Tensor& values) {
+  switch (values.scalar_type()) {
+    case at::kFloat:
+      return hdf5::Scalar::float32;
+    case at::kHalf:
+      return hdf5::Scalar::float16;
+    case at::kBFloat16:
+      return hdf5::Scalar::bfloat16;
+    case at::kDouble:
+      return hdf5::Scalar::float64;
+    case at::kLong:
+      return hdf5::Scalar::int64;
+    default:
+      throw UsageError(text("a checkpoint holds no tensors of type ", at::toString(values.scalar_type())));
+  }
+}
+
+/// HDF5 shapes need a dimension: one element stands for a tensor without any.
+hdf5::Shape stored_shape(const at::Tensor& values) {
+  return values.dim() == 0 ? hdf5::Shape{1} : values.sizes().vec();
+}
+
+void check_array(const Snapshot& snapshot, const FlatArray& array) {
+  const at::Tensor& values = array.values;
+  if (values.scalar_type() != at::kFloat || values.dim() != 1 || values.numel() != snapshot.flat_size ||
+      !values.is_contiguous()) {
+    throw Error(ExitCode::internal, text("array ", array.name, " of a snapshot is not contiguous float32 [",
+                                         snapshot.flat_size, "]"));
+  }
+}
+
+/// `values` are elements [range.begin, range.end) of the masters.
+void check_finite(const Snapshot& snapshot, FlatRange range, const float* values) {
+  for (std::int64_t i = 0; i < range.count(); ++i) {
+    if (std::isfinite(values[i])) continue;
+    const std::int64_t place = range.begin + i;
+    std::string name = "padding";
+    for (const TensorPlace& tensor : snapshot.layout) {
+      if (place >= tensor.begin && place < tensor.begin + tensor.count) name = tensor.name;
+    }
+    throw Error(ExitCode::internal, text("the master weights of ", name, " hold ", values[i], " at step ",
+                                         snapshot.step, ": not saved, older checkpoints are intact"));
+  }
+}
+
+/// Makes the file with its datasets allocated and empty; returns what belongs where.
+std::vector<Piece> make_skeleton(const std::string& path, const Snapshot& snapshot, FlatRange range) {
+  std::vector<Piece> pieces;
+  hdf5::File file = hdf5::File::create(path, ExitCode::checkpoint_io);
+  for (const FlatArray& array : snapshot.arrays) {
+    check_array(snapshot, array);
+    at::Tensor host = array.values.detach().narrow(0, range.begin, range.count()).cpu();
+    if (array.name == "masters") check_finite(snapshot, range, host.const_data_ptr<float>());
+    const hdf5::Dataset dataset = file.create_dataset(array.name, hdf5::Scalar::float32, {range.count()});
+    if (host.numel() > 0) pieces.push_back({std::move(host), dataset.offset()});
+  }
+  for (const NamedTensor& buffer : snapshot.buffers) {
+    at::Tensor host = buffer.values.detach().cpu().contiguous();
+    const hdf5::Dataset dataset =
+        file.create_dataset(buffer_path(buffer.name), scalar_of(host), stored_shape(host));
+    if (host.numel() > 0) pieces.push_back({std::move(host), dataset.offset()});
+  }
+  file.set_integer("step", snapshot.step);
+  file.set_integer("flat_begin", range.begin);
+  file.set_integer("flat_end", range.end);
+  file.close();
+  return pieces;
+}
+
+void write_all(int descriptor, const std::string& path, const Piece& piece) {
+  const char* bytes = static_cast<const char*>(piece.host.const_data_ptr());
+  std::int64_t left = static_cast<std::int64_t>(piece.host.nbytes());
+  std::int64_t offset = piece.offset;
+  while (left > 0) {
+    const ssize_t written = ::pwrite(descriptor, bytes, static_cast<std::size_t>(left), offset);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0)
+      throw Error(ExitCode::checkpoint_io, text(path, ": cannot be written: ", std::strerror(errno)));
+    bytes += written;
+    offset += written;
+    left -= written;
+  }
+}
+
+/// A dataset of exactly this type and shape, or DataError.
+hdf5::Dataset open_dataset(const hdf5::File& file, const std::string& name, hdf5::Scalar scalar,
+                           const hdf5::Shape& shape) {
+  hdf5::Dataset dataset = file.dataset(name);
+  if (dataset.scalar() != scalar || dataset.shape() != shape || dataset.big_endian()) {
+    throw DataError(file.path(), name, -1,
+                    text("is ", hdf5::name(dataset.scalar()), " ", hdf5::to_text(dataset.shape()),
+                         ", expected ", hdf5::name(scalar), " ", hdf5::to_text(shape)));
+  }
+  return dataset;
+}
+
+/// Copies what shard `rank` holds of one array into `destination` [into.flat_size].
+void read_piece(const hdf5::Dataset& dataset, const Manifest& manifest, FlatRange range,
+                const std::unordered_map<std::string, std::int64_t>& begins, float* destination) {
+  for (const TensorPlace& tensor : manifest.layout) {
+    const std::int64_t begin = std::max(tensor.begin, range.begin);
+    const std::int64_t end = std::min(tensor.begin + tensor.count, range.end);
+    if (begin >= end) continue;
+    dataset.read(begin - range.begin, end - begin,
+                 destination + begins.at(tensor.name) + begin - tensor.begin);
+  }
+}
+
+}  // namespace
+
+std::string scalar_name(const at::Tensor& values) {
+  return std::string(hdf5::name(scalar_of(values)));
+}
+
+std::int64_t payload_bytes(const Snapshot& snapshot, int world_size) {
+  std::int64_t bytes = 0;
+  for (const FlatArray& array : snapshot.arrays) bytes += static_cast<std::int64_t>(array.values.nbytes());
+  for (const NamedTensor& buffer : snapshot.buffers) {
+    bytes += world_size * static_cast<std::int64_t>(buffer.values.nbytes());
+  }
+  return bytes;
+}
+
+void write_shard(const std::string& path, const Snapshot& snapshot, int rank, int world_size) {
+  const FlatRange range = range_of(snapshot.flat_size, rank, world_size);
+  const std::vector<Piece> pieces = make_skeleton(path, snapshot, range);
+
+  // The numbers bypass the HDF5 library, which crashes at exit once a write of its own has met a full disk.
+  {
+    const Descriptor descriptor(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    if (!descriptor)
+      throw Error(ExitCode::checkpoint_io, text(path, ": cannot be opened: ", std::strerror(errno)));
+    for (const Piece& piece : pieces) {
+      const int status =
+          ::posix_fallocate(descriptor.get(), piece.offset, static_cast<off_t>(piece.host.nbytes()));
+      if (status != 0)
+        throw Error(ExitCode::checkpoint_io, text(path, ": finds no space: ", std::strerror(status)));
+    }
+    for (const Piece& piece : pieces) write_all(descriptor.get(), path, piece);
+  }
+  sync_path(path);
+}
+
+void read_arrays(const std::string& folder, const Manifest& manifest, Snapshot& into) {
+  std::unordered_map<std::string, std::int64_t> begins;
+  for (const TensorPlace& tensor : into.layout) begins[tensor.name] = tensor.begin;
+  for (FlatArray& array : into.arrays) {
+    check_array(into, array);
+    at::Tensor values = array.values.detach();
+    at::Tensor host = values.cpu();  // the array itself where it is on the host
+    for (int shard = 0; shard < manifest.world_size; ++shard) {
+      const FlatRange range = range_of(manifest.flat_size, shard, manifest.world_size);
+      const hdf5::File file = hdf5::File::open(folder + "/" + shard_name(shard, manifest.world_size));
+      const hdf5::Dataset dataset = open_dataset(file, array.name, hdf5::Scalar::float32, {range.count()});
+      read_piece(dataset, manifest, range, begins, host.mutable_data_ptr<float>());
+    }
+    if (!values.is_cpu()) values.copy_(host);
+  }
+}
+
+void read_buffers(const std::string& folder, const Manifest& manifest, Snapshot& into, int rank,
+                  int world_size) {
+  if (into.buffers.empty()) return;
+  const int shard = world_size == manifest.world_size ? rank : 0;
+  const hdf5::File file = hdf5::File::open(folder + "/" + shard_name(shard, manifest.world_size));
+  for (NamedTensor& buffer : into.buffers) {
+    at::Tensor values = buffer.values.detach();
+    at::Tensor host = at::empty(values.sizes(), values.options().device(at::kCPU));
+    const hdf5::Dataset dataset =
+        open_dataset(file, buffer_path(buffer.name), scalar_of(host), stored_shape(host));
+    if (host.numel() > 0) dataset.read(host.mutable_data_ptr());
+    values.copy_(host);
+  }
+}
+
+}  // namespace lockstep::checkpoint
