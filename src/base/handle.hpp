@@ -34,6 +34,9 @@ class Handle {
     return &raw_;
   }
 
+  /// Gives the handle to a caller who closes it himself, as where closing can fail.
+  Type detach() noexcept { return std::exchange(raw_, Traits::empty()); }
+
   void reset() noexcept {
     if (!(raw_ == Traits::empty())) Traits::release(std::exchange(raw_, Traits::empty()));
   }

@@ -79,6 +79,9 @@ class Dataset : public Object {
   /// Where contiguous data starts, in bytes from the start of the file; -1 for other layouts and where nothing was stored.
   std::int64_t offset() const;
 
+  /// Whether every element was stored. What was not would read as a fill value.
+  bool is_complete() const;
+
   /// Reads all, or rows [first_row, first_row + rows), into `out` of rows * row_bytes() bytes. Throws DataError with the
   /// first row asked for and the library's words.
   void read(void* out) const;

@@ -35,7 +35,10 @@ class File : public Object {
   void close();
 
  private:
-  File(Identifier id, std::string path, ExitCode write_code) : Object(std::move(id), std::move(path), "", write_code) {}
+  File(Identifier id, std::string path, bool writable, ExitCode write_code)
+      : Object(std::move(id), std::move(path), "", write_code), writable_(writable) {}
+
+  bool writable_;
 };
 
 /// Whether the HDF5 library itself was built thread-safe, for `lockstep doctor`.
