@@ -26,7 +26,7 @@ float half_to_float(std::uint16_t bits) {
     const std::uint32_t quiet = fraction != 0 ? 0x00400000u : 0u;
     return std::bit_cast<float>(sign | 0x7f800000u | fraction << 13 | quiet);
   }
-  if (exponent == 0) {   // fraction * 2^-24, exact in float
+  if (exponent == 0) {  // fraction * 2^-24, exact in float
     const float magnitude = static_cast<float>(fraction) * 0x1p-24f;
     return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(magnitude));
   }
@@ -39,12 +39,12 @@ std::uint16_t float_to_half(float value) {
   const std::uint32_t magnitude = bits & 0x7fffffffu;
   std::uint32_t half = 0;
   if (magnitude > 0x7f800000u) {
-    half = 0x7e00u | (magnitude >> 13 & 0x3ffu);   // the payload's upper bits, made quiet
+    half = 0x7e00u | (magnitude >> 13 & 0x3ffu);  // the payload's upper bits, made quiet
   } else if (magnitude >= 0x477ff000u) {
-    half = 0x7c00u;   // 65520 and above are nearer to 2^16 than to 65504
+    half = 0x7c00u;  // 65520 and above are nearer to 2^16 than to 65504
   } else if (magnitude >= 0x38800000u) {
-    half = shift_right_to_even(magnitude - 0x38000000u, 13);   // a carry into the exponent is right
-  } else if (magnitude >= 0x33000000u) {   // 2^-25, half of the smallest subnormal, and above
+    half = shift_right_to_even(magnitude - 0x38000000u, 13);  // a carry into the exponent is right
+  } else if (magnitude >= 0x33000000u) {  // 2^-25, half of the smallest subnormal, and above
     const int exponent = static_cast<int>(magnitude >> 23);
     half = shift_right_to_even((magnitude & 0x7fffffu) | 0x800000u, 126 - exponent);
   }
@@ -69,11 +69,13 @@ namespace {
 
 #if defined(__x86_64__)
 
-bool has_f16c() { return __builtin_cpu_supports("f16c") && __builtin_cpu_supports("avx"); }
+bool has_f16c() {
+  return __builtin_cpu_supports("f16c") && __builtin_cpu_supports("avx");
+}
 
 /// Converts whole groups of eight and returns how many elements that were.
 __attribute__((target("avx,f16c"))) std::int64_t widen_eights(const std::uint16_t* from, float* to,
-                                                               std::int64_t count) {
+                                                              std::int64_t count) {
   std::int64_t i = 0;
   for (; i + 8 <= count; i += 8) {
     const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i));
@@ -83,7 +85,7 @@ __attribute__((target("avx,f16c"))) std::int64_t widen_eights(const std::uint16_
 }
 
 __attribute__((target("avx,f16c"))) std::int64_t narrow_eights(const float* from, std::uint16_t* to,
-                                                                std::int64_t count) {
+                                                               std::int64_t count) {
   std::int64_t i = 0;
   for (; i + 8 <= count; i += 8) {
     const __m128i bits = _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT);
@@ -94,9 +96,15 @@ __attribute__((target("avx,f16c"))) std::int64_t narrow_eights(const float* from
 
 #else
 
-bool has_f16c() { return false; }
-std::int64_t widen_eights(const std::uint16_t*, float*, std::int64_t) { return 0; }
-std::int64_t narrow_eights(const float*, std::uint16_t*, std::int64_t) { return 0; }
+bool has_f16c() {
+  return false;
+}
+std::int64_t widen_eights(const std::uint16_t*, float*, std::int64_t) {
+  return 0;
+}
+std::int64_t narrow_eights(const float*, std::uint16_t*, std::int64_t) {
+  return 0;
+}
 
 #endif
 

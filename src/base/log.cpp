@@ -42,4 +42,6 @@ void warn(const std::string& message) { logger().warn(prefix() + "warning: " + m
 
 void error(const std::string& message) { logger().error(prefix() + "error: " + message); }
 
+void line(const std::string& message) { logger().info(message); }
+
 }  // namespace lockstep::log

@@ -11,4 +11,7 @@ void info(const std::string& message);
 void warn(const std::string& message);
 void error(const std::string& message);
 
+/// The message as it is, from any rank.
+void line(const std::string& message);
+
 }  // namespace lockstep::log

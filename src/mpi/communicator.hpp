@@ -20,7 +20,8 @@ struct CommunicatorTraits {
   static void release(Type raw) noexcept;
 };
 
-/// How long a rank waits in a collective for the others. Both ends raise an Error on this rank alone.
+/// How long a rank waits in a collective for the others. Either end raises an Error on this rank alone; MPI may still write
+/// to the buffers of a collective that was given up, so they are kept until the job has ended.
 struct Patience {
   double timeout_seconds = std::numeric_limits<double>::infinity();
   const std::atomic<bool>* stop = nullptr;   ///< when it turns true the wait is given up
@@ -45,6 +46,8 @@ class Communicator {
   void set_patience(Patience patience) { patience_ = patience; }
 
   void barrier() const;
+  /// False when some rank did not come within `seconds`; the communicator is then of no further use.
+  bool barrier_within(double seconds) const;
   /// `size` bytes of any length.
   void broadcast(void* bytes, std::int64_t size, int root) const;
   std::string broadcast_text(std::string words, int root = 0) const;
@@ -80,9 +83,19 @@ class Communicator {
 
  private:
   explicit Communicator(MPI_Comm raw);
+  /// Completes `request`, which carries `bytes`, or gives up as `patience` says.
+  void wait(MPI_Request request, const char* call, std::int64_t bytes, const Patience& patience) const;
+  void wait(MPI_Request request, const char* call, std::int64_t bytes) const {
+    wait(request, call, bytes, patience_);
+  }
+  void sum_all(void* values, std::int64_t count, MPI_Datatype type, std::int64_t element_bytes) const;
+  void scatter_sum(const void* all, void* piece, std::int64_t count, MPI_Datatype type,
+                   std::int64_t element_bytes) const;
+  void reduce_one(void* value, MPI_Datatype type, MPI_Op operation) const;
 
   Handle<CommunicatorTraits> handle_;
   Patience patience_;
+  mutable std::int64_t sequence_ = 0;   ///< collectives so far, to name one in an error
   int rank_ = 0;
   int size_ = 1;
 };

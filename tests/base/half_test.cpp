@@ -1,3 +1,5 @@
+#include "base/half.hpp"
+
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -6,7 +8,6 @@
 #include <random>
 #include <vector>
 
-#include "base/half.hpp"
 #include "support/catch.hpp"
 
 using namespace lockstep;
@@ -15,9 +16,15 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-bool half_is_nan(std::uint16_t bits) { return (bits & 0x7fff) > 0x7c00; }
-bool bfloat16_is_nan(std::uint16_t bits) { return (bits & 0x7fff) > 0x7f80; }
-std::uint32_t bits_of(float value) { return std::bit_cast<std::uint32_t>(value); }
+bool half_is_nan(std::uint16_t bits) {
+  return (bits & 0x7fff) > 0x7c00;
+}
+bool bfloat16_is_nan(std::uint16_t bits) {
+  return (bits & 0x7fff) > 0x7f80;
+}
+std::uint32_t bits_of(float value) {
+  return std::bit_cast<std::uint32_t>(value);
+}
 
 /// The value of a half by its definition, in double.
 double value_by_definition(std::uint16_t bits) {
@@ -35,7 +42,7 @@ TEST_CASE("every half widens to its definition and narrows back to itself") {
     const float wide = half_to_float(half);
     if (half_is_nan(half)) {
       REQUIRE(std::isnan(wide));
-      REQUIRE(float_to_half(wide) == (half | 0x200));   // the same NaN, made quiet
+      REQUIRE(float_to_half(wide) == (half | 0x200));  // the same NaN, made quiet
       continue;
     }
     if ((half & 0x7fff) == 0x7c00) {
@@ -51,7 +58,7 @@ TEST_CASE("every half widens to its definition and narrows back to itself") {
 TEST_CASE("between two neighbouring halves a float goes to the nearer one, a tie to the even one") {
   for (std::uint32_t i = 0; i < 0x7c00; ++i) {
     const auto low = static_cast<std::uint16_t>(i);
-    const auto high = static_cast<std::uint16_t>(i + 1);   // of the largest half, this is infinity
+    const auto high = static_cast<std::uint16_t>(i + 1);  // of the largest half, this is infinity
     const double above = high == 0x7c00 ? 65536 : value_by_definition(high);
     const auto middle = static_cast<float>((value_by_definition(low) + above) / 2);
     REQUIRE(float_to_half(middle) == (low & 1 ? high : low));
@@ -81,7 +88,8 @@ TEST_CASE("every bfloat16 is the upper half of a float, and narrowing rounds to 
     REQUIRE(float_to_bfloat16(std::bit_cast<float>(i << 16 | 0x7fffu)) == narrow);
     REQUIRE(float_to_bfloat16(std::bit_cast<float>(i << 16 | 0x8001u)) == up);
   }
-  CHECK(float_to_bfloat16(std::bit_cast<float>(0x7f800001u)) == 0x7fc0);   // a NaN whose payload would be cut off
+  CHECK(float_to_bfloat16(std::bit_cast<float>(0x7f800001u)) ==
+        0x7fc0);  // a NaN whose payload would be cut off
 }
 
 TEST_CASE("bulk conversions give the bits of the scalar ones, at every length and alignment") {
@@ -89,14 +97,17 @@ TEST_CASE("bulk conversions give the bits of the scalar ones, at every length an
   for (std::size_t i = 0; i < patterns.size(); ++i) patterns[i] = static_cast<std::uint16_t>(i);
   std::vector<float> wide(patterns.size());
   half_to_float(patterns.data(), wide.data(), static_cast<std::int64_t>(wide.size()));
-  for (std::size_t i = 0; i < wide.size(); ++i) REQUIRE(bits_of(wide[i]) == bits_of(half_to_float(patterns[i])));
+  for (std::size_t i = 0; i < wide.size(); ++i)
+    REQUIRE(bits_of(wide[i]) == bits_of(half_to_float(patterns[i])));
   bfloat16_to_float(patterns.data(), wide.data(), static_cast<std::int64_t>(wide.size()));
-  for (std::size_t i = 0; i < wide.size(); ++i) REQUIRE(bits_of(wide[i]) == bits_of(bfloat16_to_float(patterns[i])));
+  for (std::size_t i = 0; i < wide.size(); ++i)
+    REQUIRE(bits_of(wide[i]) == bits_of(bfloat16_to_float(patterns[i])));
 
   std::mt19937 random(7);
   std::vector<float> values(100'003);
   for (auto& value : values) value = std::bit_cast<float>(static_cast<std::uint32_t>(random()));
-  for (std::size_t i = 0; i < values.size(); i += 2) values[i] = std::ldexp(float(random()), int(random() % 48) - 60);
+  for (std::size_t i = 0; i < values.size(); i += 2)
+    values[i] = std::ldexp(float(random()), int(random() % 48) - 60);
   std::vector<std::uint16_t> narrow(values.size() + 1, 0xabcd);
   for (const std::int64_t start : {0, 1, 3}) {
     const auto count = static_cast<std::int64_t>(values.size()) - start;
