@@ -9,11 +9,11 @@ namespace lockstep::cuda {
 int device_count() noexcept;
 
 struct DeviceInfo {
-  int index = 0;                   ///< among the visible ones
-  std::string name;                ///< "NVIDIA H200"
-  std::string uuid;                ///< "GPU-01234567-89ab-cdef-0123-456789abcdef"
-  std::string pci_bus;             ///< "0000:41:00.0"
-  int major = 0;                   ///< compute capability
+  int index = 0;        ///< among the visible ones
+  std::string name;     ///< "NVIDIA H200"
+  std::string uuid;     ///< "GPU-01234567-89ab-cdef-0123-456789abcdef"
+  std::string pci_bus;  ///< "0000:41:00.0"
+  int major = 0;        ///< compute capability
   int minor = 0;
   int multiprocessors = 0;
   std::int64_t memory_bytes = 0;

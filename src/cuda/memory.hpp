@@ -21,8 +21,8 @@ struct PinnedMemoryTraits {
   static void release(Type raw) noexcept;
 };
 
-/// `bytes` of device memory of the calling thread's device, not cleared. Allocation and release wait for the device:
-/// not inside a step. Throws ApiError(unavailable) when there is not enough.
+/// `bytes` of device memory of the calling thread's device, not cleared. Allocation and release wait for the
+/// device: not inside a step. Throws ApiError(unavailable) when there is not enough.
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
@@ -56,8 +56,8 @@ class PinnedBuffer {
   std::int64_t bytes_ = 0;
 };
 
-/// Copies between any two of host, pinned and device memory, in the order of `stream`; the host waits only where one
-/// side is pageable memory.
+/// Copies between any two of host, pinned and device memory, in the order of `stream`; the host waits only
+/// where one side is pageable memory.
 void copy(void* to, const void* from, std::int64_t bytes, cudaStream_t stream);
 /// Sets every byte to zero, in the order of `stream`.
 void clear(void* data, std::int64_t bytes, cudaStream_t stream);
