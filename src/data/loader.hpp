@@ -59,7 +59,7 @@ class Loader {
   Loader& operator=(const Loader&) = delete;
 
   /// The next step's slot, valid until it is released. Blocks until it is full. Throws what the thread met while filling it,
-  /// and UsageError after the last step. At most `prefetch` slots may be held unreleased.
+  /// and UsageError after the last step or while all `prefetch` slots are held unreleased.
   const Slot& next();
 
   /// Gives a slot back. The thread calls `wait_until_free` before it refills it: wait there for the device's copies.
@@ -91,6 +91,7 @@ class Loader {
   std::deque<Slot*> full_;
   std::exception_ptr failure_;
   std::int64_t next_step_;
+  std::size_t held_ = 0;                  // slots between next() and release()
   bool stop_ = false;
   std::thread thread_;                    // last: it uses everything above
 };

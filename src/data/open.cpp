@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include "base/error.hpp"
 #include "base/text.hpp"
@@ -201,24 +202,23 @@ void check_agreement(const Found& first, const Found& other) {
 }  // namespace
 
 DataSet DataSet::open(const std::string& path) {
-  std::vector<Found> all;
+  std::optional<Found> first;
   DataSet data;
   for (const std::string& shard_path : shard_paths(path)) {
     Found found = inspect(shard_path);
-    if (!all.empty()) check_agreement(all.front(), found);
+    if (first) check_agreement(*first, found);
     found.shard.first_row = data.rows_;
     data.rows_ += found.shard.rows;
     data.shards_.push_back(found.shard);
-    if (all.empty()) all.push_back(std::move(found));
+    if (!first) first = std::move(found);
   }
   if (data.rows_ == 0) throw DataError(path, "", -1, "holds no rows in any shard");
-  const Found& first = all.front();
-  data.input_shape_ = first.input_shape;
-  data.input_scalar_ = first.input_scalar;
-  data.target_scalar_ = first.target_scalar;
-  data.classes_ = first.classes;
-  data.mean_ = first.mean;
-  data.std_deviation_ = first.std_deviation;
+  data.input_shape_ = first->input_shape;
+  data.input_scalar_ = first->input_scalar;
+  data.target_scalar_ = first->target_scalar;
+  data.classes_ = first->classes;
+  data.mean_ = first->mean;
+  data.std_deviation_ = first->std_deviation;
   return data;
 }
 

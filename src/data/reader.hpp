@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -27,12 +28,13 @@ struct ReadCounts {
 
 constexpr std::int64_t kDefaultCacheBytes = std::int64_t{256} << 20;
 
-/// Reads rows of a data set in any order, by one thread at a time. Blocks are kept, most recently used, up to
-/// `cache_bytes`; a block that is larger than that is refused by the constructor. Contiguous data is read with pread past
-/// the HDF5 library; other layouts through it, in whole row blocks. At most 64 files are open.
+/// Reads rows of a data set in any order, by one thread at a time. Row blocks are kept, most recently used, up to
+/// `cache_bytes`. Contiguous data is read with pread past the HDF5 library, row by row where keeping blocks would not pay;
+/// other layouts through the library, in whole row blocks, so that each chunk is inflated once while its block is kept.
+/// At most 64 files are open.
 class Rows {
  public:
-  /// Throws DataError when a row block does not fit into the cache. Contiguous rows that are asked for singly need none.
+  /// Throws DataError when a row block of chunked data does not fit into the cache: each row would inflate it anew.
   Rows(DataSet data, Access access, std::int64_t cache_bytes = kDefaultCacheBytes);
   ~Rows();
   Rows(Rows&&) noexcept;
@@ -49,26 +51,37 @@ class Rows {
 
  private:
   struct OpenShard;
-  struct Column;
+  struct Column {                 // inputs or targets
+    std::int64_t tag;             // of cache keys
+    const char* name;
+    std::int64_t element_bytes;
+    std::int64_t row_bytes;
+    Storage Shard::*storage;
+    std::optional<hdf5::Dataset> OpenShard::*dataset;
+  };
   struct Block {
     std::int64_t key;
     std::vector<std::byte> bytes;
   };
 
-  const Shard& shard_of(std::int64_t row, std::size_t& index) const;
+  std::size_t shard_of(std::int64_t row) const;
   OpenShard& open(std::size_t shard);
-  const std::byte* cached_row(const Column& column, std::size_t shard, std::int64_t row);
+  bool singly(const Column& column, const Shard& shard) const;
+  void copy(const Column& column, std::size_t shard, std::int64_t row, std::byte* out);
+  const std::byte* cached(const Column& column, std::size_t shard, std::int64_t block);
   void load(const Column& column, std::size_t shard, std::int64_t first, std::int64_t rows, std::byte* out);
-  void copy_row(const Column& column, std::size_t shard, std::int64_t row, std::byte* out);
+  void pread_rows(const Column& column, OpenShard& file, std::int64_t first, std::int64_t rows, std::byte* out);
 
   DataSet data_;
   std::int64_t cache_bytes_;
-  bool single_rows_;
+  bool scattered_;
+  Column inputs_;
+  Column targets_;
   std::int64_t cached_bytes_ = 0;
   ReadCounts counts_;
   std::list<Block> recent_;      // most recent first
   std::unordered_map<std::int64_t, std::list<Block>::iterator> blocks_;
-  std::list<std::unique_ptr<OpenShard>> open_;
+  std::list<std::unique_ptr<OpenShard>> open_;   // most recent first
 };
 
 }  // namespace lockstep::data
