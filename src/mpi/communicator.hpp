@@ -20,16 +20,17 @@ struct CommunicatorTraits {
   static void release(Type raw) noexcept;
 };
 
-/// How long a rank waits in a collective for the others. Either end raises an Error on this rank alone; MPI may still write
-/// to the buffers of a collective that was given up, so they are kept until the job has ended.
+/// How long a rank waits in a collective for the others. Either end raises an Error on this rank alone; MPI
+/// may still write to the buffers of a collective that was given up, so they are kept until the job has
+/// ended.
 struct Patience {
   double timeout_seconds = std::numeric_limits<double>::infinity();
-  const std::atomic<bool>* stop = nullptr;   ///< when it turns true the wait is given up
+  const std::atomic<bool>* stop = nullptr;  ///< when it turns true the wait is given up
 };
 
-/// Sole owner of one MPI communicator that returns its errors. All members but the observers are collective: every rank
-/// calls them, in the same order. Waiting ranks yield their core, so more ranks than cores work well.
-/// Throws ApiError("MPI", call, code, words) when a call fails and TimeoutError when patience ends.
+/// Sole owner of one MPI communicator that returns its errors. All members but the observers are collective:
+/// every rank calls them, in the same order. Waiting ranks yield their core, so more ranks than cores work
+/// well. Throws ApiError("MPI", call, code, words) when a call fails and TimeoutError when patience ends.
 class Communicator {
  public:
   /// Collective: a duplicate of MPI_COMM_WORLD.
@@ -69,14 +70,15 @@ class Communicator {
   double min(double value) const;
   double max(double value) const;
 
-  /// `all` [size, count] is summed over ranks and row r arrives in rank r's `piece` [count]; they do not overlap and
-  /// size * count is below 2^31.
+  /// `all` [size, count] is summed over ranks and row r arrives in rank r's `piece` [count]; they do not
+  /// overlap and size * count is below 2^31.
   void sum_scatter(const float* all, float* piece, std::int64_t count) const;
   void sum_scatter(const double* all, double* piece, std::int64_t count) const;
   void sum_scatter(const std::int64_t* all, std::int64_t* piece, std::int64_t count) const;
   void sum_scatter(const std::uint8_t* all, std::uint8_t* piece, std::int64_t count) const;
 
-  /// Every rank's `size` bytes, in rank order, into `all` [size(), size]. `piece` may be this rank's row of `all`.
+  /// Every rank's `size` bytes, in rank order, into `all` [size(), size]. `piece` may be this rank's row of
+  /// `all`.
   void all_gather(const void* piece, std::int64_t size, void* all) const;
   std::vector<std::int64_t> all_gather(std::int64_t value) const;
   std::vector<std::string> all_gather_text(const std::string& words) const;
@@ -95,7 +97,7 @@ class Communicator {
 
   Handle<CommunicatorTraits> handle_;
   Patience patience_;
-  mutable std::int64_t sequence_ = 0;   ///< collectives so far, to name one in an error
+  mutable std::int64_t sequence_ = 0;  ///< collectives so far, to name one in an error
   int rank_ = 0;
   int size_ = 1;
 };

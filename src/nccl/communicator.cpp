@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
@@ -24,6 +25,23 @@ void pause_between_polls(std::int64_t polls) {
     std::this_thread::yield();
   } else {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+}
+
+std::int64_t bytes_of(std::int64_t count, ncclDataType_t type) {
+  switch (type) {
+    case ncclInt8:
+    case ncclUint8:
+      return count;
+    case ncclFloat16:
+    case ncclBfloat16:
+      return 2 * count;
+    case ncclInt64:
+    case ncclUint64:
+    case ncclFloat64:
+      return 8 * count;
+    default:
+      return 4 * count;
   }
 }
 
@@ -122,25 +140,25 @@ void Communicator::check_health() {
 
 void Communicator::all_reduce(void* data, std::int64_t count, ncclDataType_t type, cudaStream_t stream) {
   complete(ncclAllReduce(data, data, static_cast<std::size_t>(count), type, ncclSum, comm_, stream),
-           "ncclAllReduce", count);
+           "ncclAllReduce", bytes_of(count, type));
 }
 
 void Communicator::broadcast(void* data, std::int64_t count, ncclDataType_t type, int root,
                              cudaStream_t stream) {
   complete(ncclBroadcast(data, data, static_cast<std::size_t>(count), type, root, comm_, stream),
-           "ncclBroadcast", count);
+           "ncclBroadcast", bytes_of(count, type));
 }
 
 void Communicator::all_gather(const void* piece, void* all, std::int64_t count, ncclDataType_t type,
                               cudaStream_t stream) {
   complete(ncclAllGather(piece, all, static_cast<std::size_t>(count), type, comm_, stream), "ncclAllGather",
-           count);
+           bytes_of(count, type));
 }
 
 void Communicator::reduce_scatter(const void* all, void* piece, std::int64_t count, ncclDataType_t type,
                                   cudaStream_t stream) {
   complete(ncclReduceScatter(all, piece, static_cast<std::size_t>(count), type, ncclSum, comm_, stream),
-           "ncclReduceScatter", count);
+           "ncclReduceScatter", bytes_of(count, type));
 }
 
 void Communicator::abort() noexcept {
