@@ -178,8 +178,7 @@ std::string allowed(const Flag& flag) {
   const std::string range = range_text(flag.range);
   return std::visit(
       Overloaded{
-          [](std::string*) -> std::string { return "a text of one line"; },
-          [&](std::int64_t*) { return "an integer" + range; },
+          [&](std::string*) { return flag.value; }, [&](std::int64_t*) { return "an integer" + range; },
           [&](std::uint64_t*) -> std::string { return "an integer" + (range.empty() ? " >= 0" : range); },
           [&](double*) { return "a number" + range; }, [](bool*) -> std::string { return "yes or no"; },
           [&](const Bytes&) { return "a number of bytes such as 65536, 64KiB, 1MiB or 2GiB," + range; },

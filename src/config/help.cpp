@@ -17,7 +17,7 @@ void wrap(std::string& page, const std::string& line, std::size_t column) {
   std::size_t at = column;
   for (const auto& piece : split(line, ' ')) {
     if (at > column && at + 1 + piece.size() > kWidth) {
-      page += "\n" + std::string(column, ' ');
+      page.append(1, '\n').append(column, ' ');
       at = column;
     } else if (at > column) {
       page += ' ';
@@ -32,9 +32,9 @@ void wrap(std::string& page, const std::string& line, std::size_t column) {
 void add_row(std::string& page, const std::string& left, const std::string& right) {
   page += "  " + left;
   if (left.size() + 4 > kColumn) {
-    page += "\n" + std::string(kColumn, ' ');
+    page.append(1, '\n').append(kColumn, ' ');
   } else {
-    page += std::string(kColumn - 2 - left.size(), ' ');
+    page.append(kColumn - 2 - left.size(), ' ');
   }
   wrap(page, right, kColumn);
 }
@@ -53,12 +53,14 @@ std::string right_of(const Flag& flag) {
   return value.empty() ? line : line + " [" + value + "]";
 }
 
-std::string escaped(const std::string& line) {
-  return join(split(line, '|'), "\\|");
+std::string default_of(const Flag& flag) {
+  if (flag.required) return "required";
+  const std::string value = value_text(flag);
+  return value.empty() ? "none" : text("`", value, "`");
 }
 
-std::string code(const std::string& words) {
-  return words.empty() ? "" : "`" + escaped(words) + "`";
+std::string escaped(const std::string& line) {
+  return join(split(line, '|'), "\\|");
 }
 
 void add_markdown(std::string& page, const Command& command, const FlagTable& flags) {
@@ -73,7 +75,7 @@ void add_markdown(std::string& page, const Command& command, const FlagTable& fl
       page += text("|---|---|---|", command.resumes ? "---|" : "", "---|\n");
     }
     const bool changes = flag.on_resume == OnResume::may_change;
-    page += text("| ", code(left_of(flag)), " | ", flag.required ? "required" : code(value_text(flag)), " | ",
+    page += text("| ", text("`", escaped(left_of(flag)), "`"), " | ", default_of(flag), " | ",
                  escaped(allowed(flag)), " |",
                  !command.resumes ? ""
                  : changes        ? " may change |"
@@ -101,7 +103,7 @@ std::string help_text(const Command& command, const FlagTable& flags) {
   for (const auto& flag : flags) {
     if (flag.group != group) {
       group = flag.group;
-      page += "\n" + group + "\n";
+      page += text("\n", group, "\n");
     }
     add_row(page, left_of(flag), right_of(flag));
   }

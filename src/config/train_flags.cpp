@@ -109,7 +109,7 @@ void add_scaler(FlagTable& table, ScalerSettings& s) {
       .in(between(0, 1));
   table.add("growth-interval", "N", &s.growth_interval, "clean steps in a row before the scale grows")
       .in(at_least(1));
-  table.add("min-scale", "X", &s.min_scale, "floor of the scale").in(scale);
+  table.add("min-scale", "X", &s.min_scale, "floor of the scale; 0: none").in(from_to(0, scale.most));
   table.add("max-scale", "X", &s.max_scale, "ceiling of the scale; the default is the largest float")
       .in(scale);
   table.add("hysteresis", "N", &s.hysteresis, "overflows before the scale backs off; 1: at once")

@@ -55,7 +55,7 @@ class Progress {
   void finish();
 
  private:
-  void draw(const std::string& line);
+  void draw();
 
   config::ProgressMode mode_;
   std::int64_t total_steps_;
