@@ -14,16 +14,15 @@ std::string to_text(const Shape& shape) {
   return "[" + join(words, ", ") + "]";
 }
 
-Dataset::Dataset(Identifier id, std::string path, std::string name, ExitCode write_code)
-    : Object(std::move(id), std::move(path), std::move(name), write_code) {
+Dataset::Dataset(Identifier id, Origin origin) : Object(std::move(id), std::move(origin)) {
   read_storage();
   type_ = checked(H5Dget_type(id_.get()), "H5Dget_type");
-  scalar_ = scalar_of(type_.get(), path_, dataset_);
-  big_endian_ = H5Tget_order(type_.get()) == H5T_ORDER_BE;
+  scalar_ = scalar_of(type_.get(), path(), name());
+  big_endian_ = size_bytes(scalar_) > 1 && H5Tget_order(type_.get()) == H5T_ORDER_BE;
   const Identifier space = checked(H5Dget_space(id_.get()), "H5Dget_space");
   const int dimensions = H5Sget_simple_extent_ndims(space.get());
   if (dimensions < 0 || H5Sget_simple_extent_type(space.get()) == H5S_NULL) {
-    throw DataError(path_, dataset_, -1, "has no extent");
+    throw DataError(path(), name(), -1, "has no extent");
   }
   std::vector<hsize_t> extents(static_cast<std::size_t>(dimensions));
   H5Sget_simple_extent_dims(space.get(), extents.data(), nullptr);
@@ -31,7 +30,7 @@ Dataset::Dataset(Identifier id, std::string path, std::string name, ExitCode wri
   std::int64_t bytes = size_bytes(scalar_);
   for (const std::int64_t extent : shape_) {   // a crafted shape must not wrap around to a small buffer
     if (extent < 0 || __builtin_mul_overflow(bytes, std::max<std::int64_t>(extent, 1), &bytes)) {
-      throw DataError(path_, dataset_, -1, text("has the impossible shape ", to_text(shape_)));
+      throw DataError(path(), name(), -1, text("has the impossible shape ", to_text(shape_)));
     }
   }
 }
@@ -44,12 +43,12 @@ void Dataset::read_storage() {
     case H5D_CONTIGUOUS: layout_ = Layout::contiguous; break;
     case H5D_CHUNKED: layout_ = Layout::chunked; break;
     default:
-      throw DataError(path_, dataset_, -1,
+      throw DataError(path(), name(), -1,
                       "is a virtual dataset, whose missing sources would read as fill values; copy its data into "
                       "shards (h5repack) and use those");
   }
   if (layout_ == Layout::contiguous && H5Pget_external_count(creation.get()) != 0) {
-    throw DataError(path_, dataset_, -1,
+    throw DataError(path(), name(), -1,
                     "keeps its data in external files; copy it into shards (h5repack -l CONTI) and use those");
   }
   if (layout_ != Layout::chunked) return;
@@ -92,14 +91,14 @@ bool Dataset::is_complete() const {
   const Identifier space = checked(H5Dget_space(id_.get()), "H5Dget_space");
   hsize_t stored = 0;
   if (H5Dget_num_chunks(id_.get(), space.get(), &stored) < 0) {
-    throw DataError(path_, dataset_, -1, text("its chunks cannot be counted: ", failure_words()));
+    throw DataError(path(), name(), -1, text("its chunks cannot be counted: ", failure_words()));
   }
   return stored == expected;
 }
 
 Dataset::Selection Dataset::select(std::int64_t first_row, std::int64_t rows) const {
   if (shape_.empty() || first_row < 0 || rows < 0 || first_row > shape_[0] - rows) {
-    throw UsageError(text(path_, ", dataset ", dataset_, ": rows [", first_row, ", ", first_row, " + ", rows,
+    throw UsageError(text(path(), ", dataset ", name(), ": rows [", first_row, ", ", first_row, " + ", rows,
                           ") are outside of shape ", to_text(shape_)));
   }
   std::vector<hsize_t> start(shape_.size(), 0);
@@ -118,7 +117,7 @@ void Dataset::read(void* out) const {
   const Lock lock;
   if (std::find(shape_.begin(), shape_.end(), 0) != shape_.end()) return;
   if (H5Dread(id_.get(), type_.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, out) < 0) {
-    throw DataError(path_, dataset_, -1, text("cannot be read: ", failure_words()));
+    throw DataError(path(), name(), -1, text("cannot be read: ", failure_words()));
   }
 }
 
@@ -127,25 +126,22 @@ void Dataset::read(std::int64_t first_row, std::int64_t rows, void* out) const {
   const Selection selection = select(first_row, rows);
   if (rows == 0 || row_bytes() == 0) return;
   if (H5Dread(id_.get(), type_.get(), selection.memory.get(), selection.file.get(), H5P_DEFAULT, out) < 0) {
-    throw DataError(path_, dataset_, first_row, text("and the ", rows - 1, " after it cannot be read: ", failure_words()));
+    throw DataError(path(), name(), first_row, text("and the ", rows - 1, " after it cannot be read: ", failure_words()));
   }
 }
 
 void Dataset::write(const void* data) {
   const Lock lock;
   if (std::find(shape_.begin(), shape_.end(), 0) != shape_.end()) return;
-  if (H5Dwrite(id_.get(), type_.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0) {
-    throw DataError(path_, dataset_, -1, text("cannot be written: ", failure_words()), write_code_);
-  }
+  check_write(H5Dwrite(id_.get(), type_.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0, "cannot be written");
 }
 
 void Dataset::write(std::int64_t first_row, std::int64_t rows, const void* data) {
   const Lock lock;
   const Selection selection = select(first_row, rows);
   if (rows == 0 || row_bytes() == 0) return;
-  if (H5Dwrite(id_.get(), type_.get(), selection.memory.get(), selection.file.get(), H5P_DEFAULT, data) < 0) {
-    throw DataError(path_, dataset_, first_row, text("cannot be written: ", failure_words()), write_code_);
-  }
+  check_write(H5Dwrite(id_.get(), type_.get(), selection.memory.get(), selection.file.get(), H5P_DEFAULT, data) < 0,
+              "cannot be written");
 }
 
 }  // namespace lockstep::hdf5

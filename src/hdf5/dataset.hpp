@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,8 @@ struct IdentifierTraits {
 };
 using Identifier = Handle<IdentifierTraits>;
 
+struct WriteState;
+
 /// What files and datasets share: attributes. Getters throw DataError when the attribute is missing or of another kind.
 class Object {
  public:
@@ -38,16 +41,22 @@ class Object {
   void set_string(const std::string& name, const std::string& value);
   void set_reals(const std::string& name, const std::vector<double>& values);
 
-  const std::string& path() const { return path_; }   ///< of the file, as it was opened
+  const std::string& path() const { return origin_.path; }   ///< of the file, as it was opened
 
  protected:
-  Object(Identifier id, std::string path, std::string dataset, ExitCode write_code)
-      : id_(std::move(id)), path_(std::move(path)), dataset_(std::move(dataset)), write_code_(write_code) {}
+  struct Origin {
+    std::string path;
+    std::string dataset;                     // empty for a file
+    ExitCode write_code;                     // of errors while writing
+    std::shared_ptr<WriteState> written;     // null where the file was opened for reading
+  };
+  Object(Identifier id, Origin origin) : origin_(std::move(origin)), id_(std::move(id)) {}
 
+  /// Throws when a call of the library failed, or the operating system refused what it wrote.
+  void check_write(bool failed, const std::string& problem) const;
+
+  Origin origin_;
   Identifier id_;
-  std::string path_;
-  std::string dataset_;    ///< empty for a file
-  ExitCode write_code_;    ///< of errors while writing
 
  private:
   void write_attribute(const std::string& name, Identifier space, std::int64_t type, const void* value);
@@ -66,7 +75,7 @@ enum class Layout { compact, contiguous, chunked };
 /// slow for half precision and saturate silently, so callers convert. Any thread may call; calls are serialised.
 class Dataset : public Object {
  public:
-  const std::string& name() const { return dataset_; }
+  const std::string& name() const { return origin_.dataset; }
   const Shape& shape() const { return shape_; }
   std::int64_t rows() const { return shape_.empty() ? 1 : shape_[0]; }
   std::int64_t row_bytes() const;        ///< bytes of shape[1:]
@@ -93,7 +102,7 @@ class Dataset : public Object {
 
  private:
   friend class File;
-  Dataset(Identifier id, std::string path, std::string name, ExitCode write_code);
+  Dataset(Identifier id, Origin origin);
   void read_storage();
   struct Selection {
     Identifier file;

@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "base/text.hpp"
-#include "hdf5/library.hpp"
+#include "hdf5/driver.hpp"
 
 namespace lockstep::hdf5 {
 
@@ -64,16 +64,23 @@ File File::open(const std::string& path) {
     const bool denied = words.find("Permission denied") != std::string::npos;
     throw DataError(path, "", -1, words, denied ? ExitCode::permission : ExitCode::bad_data);
   }
-  return File(std::move(id), path, false, ExitCode::internal);
+  return File(std::move(id), {path, "", ExitCode::internal, nullptr});
 }
 
 File File::create(const std::string& path, ExitCode on_failure) {
   const Lock lock;
   const Identifier access = access_list();
   check(H5Pset_alignment(access.get(), kAlignment, kAlignment), "H5Pset_alignment");
-  Identifier id(H5Fcreate(path.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, access.get()));
-  if (!id) throw DataError(path, "", -1, text("cannot be created: ", failure_words()), on_failure);
-  return File(std::move(id), path, true, on_failure);
+  const auto state = std::make_shared<WriteState>();
+  File file(create_file(path, access.get(), state), {path, "", on_failure, state});
+  file.check_write(!file.id_, "cannot be created");
+  return file;
+}
+
+Object::Origin File::origin_of(const std::string& dataset) const {
+  Origin origin = origin_;
+  origin.dataset = dataset;
+  return origin;
 }
 
 bool File::has(const std::string& name) const {
@@ -86,16 +93,16 @@ bool File::has(const std::string& name) const {
 
 Dataset File::dataset(const std::string& name) const {
   const Lock lock;
-  if (!has(name)) throw DataError(path_, name, -1, "is missing");
-  refuse_external_links(id_.get(), path_, name);
+  if (!has(name)) throw DataError(origin_.path, name, -1, "is missing");
+  refuse_external_links(id_.get(), origin_.path, name);
   const Identifier access = checked(H5Pcreate(H5P_DATASET_ACCESS), "H5Pcreate");
   check(H5Pset_chunk_cache(access.get(), H5D_CHUNK_CACHE_NSLOTS_DEFAULT, 0, H5D_CHUNK_CACHE_W0_DEFAULT),
         "H5Pset_chunk_cache");
   // A soft link may still lead through an external one: the library then asks here.
   check(H5Pset_elink_cb(access.get(), refuse_link, nullptr), "H5Pset_elink_cb");
   Identifier id(H5Dopen2(id_.get(), name.c_str(), access.get()));
-  if (!id) throw DataError(path_, name, -1, text("cannot be opened: ", failure_words()));
-  return Dataset(std::move(id), path_, name, write_code_);
+  if (!id) throw DataError(origin_.path, name, -1, text("cannot be opened: ", failure_words()));
+  return Dataset(std::move(id), origin_of(name));
 }
 
 Dataset File::create_dataset(const std::string& name, Scalar scalar, const Shape& shape) {
@@ -114,19 +121,17 @@ Dataset File::create_dataset(const std::string& name, Scalar scalar, const Shape
   check(H5Pset_create_intermediate_group(links.get(), 1), "H5Pset_create_intermediate_group");
   const Identifier type = type_of(scalar);
   Identifier id(H5Dcreate2(id_.get(), name.c_str(), type.get(), space.get(), links.get(), creation.get(), H5P_DEFAULT));
-  if (!id) throw DataError(path_, name, -1, text("cannot be created: ", failure_words()), write_code_);
-  return Dataset(std::move(id), path_, name, write_code_);
+  check_write(!id, text("dataset ", name, " cannot be created"));
+  return Dataset(std::move(id), origin_of(name));
 }
 
 void File::close() {
   const Lock lock;
   if (!id_) return;
-  if (writable_ && H5Fflush(id_.get(), H5F_SCOPE_LOCAL) < 0) {
-    throw DataError(path_, "", -1, text("cannot be flushed: ", failure_words()), write_code_);
-  }
-  if (H5Fclose(id_.detach()) < 0) {
-    throw DataError(path_, "", -1, text("cannot be closed: ", failure_words()), write_code_);
-  }
+  const bool flushed = !origin_.written || H5Fflush(id_.get(), H5F_SCOPE_LOCAL) >= 0;
+  check_write(!flushed, "cannot be flushed");
+  const bool closed = H5Fclose(id_.detach()) >= 0;
+  check_write(!closed, "cannot be closed");
 }
 
 }  // namespace lockstep::hdf5

@@ -16,7 +16,8 @@ class File : public Object {
   static File open(const std::string& path);
 
   /// Makes a new file that must not exist. Files with the same content are byte-identical: no times are stored. Errors
-  /// while creating and writing are DataErrors with `on_failure`.
+  /// while creating and writing are DataErrors with `on_failure`; after one (disk full) this file is worth nothing, the
+  /// process and other files are well. A write may be reported by close() only, so call it.
   static File create(const std::string& path, ExitCode on_failure = ExitCode::cannot_create);
 
   /// True when `name` ("inputs", "group/inputs") leads to something in this file.
@@ -35,10 +36,8 @@ class File : public Object {
   void close();
 
  private:
-  File(Identifier id, std::string path, bool writable, ExitCode write_code)
-      : Object(std::move(id), std::move(path), "", write_code), writable_(writable) {}
-
-  bool writable_;
+  File(Identifier id, Origin origin) : Object(std::move(id), std::move(origin)) {}
+  Origin origin_of(const std::string& dataset) const;
 };
 
 /// Whether the HDF5 library itself was built thread-safe, for `lockstep doctor`.

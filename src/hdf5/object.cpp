@@ -1,5 +1,7 @@
+#include <cstring>
+
 #include "base/text.hpp"
-#include "hdf5/library.hpp"
+#include "hdf5/driver.hpp"
 
 namespace lockstep::hdf5 {
 
@@ -33,6 +35,13 @@ Opened open_attribute(hid_t object, const std::string& path, const std::string& 
 
 }  // namespace
 
+void Object::check_write(bool failed, const std::string& problem) const {
+  const int refused = origin_.written ? origin_.written->error : 0;
+  if (!failed && refused == 0) return;
+  throw DataError(origin_.path, origin_.dataset, -1,
+                  text(problem, ": ", refused != 0 ? std::strerror(refused) : failure_words()), origin_.write_code);
+}
+
 bool Object::has_attribute(const std::string& name) const {
   const Lock lock;
   return H5Aexists(id_.get(), name.c_str()) > 0;
@@ -40,27 +49,27 @@ bool Object::has_attribute(const std::string& name) const {
 
 std::int64_t Object::integer(const std::string& name) const {
   const Lock lock;
-  const Opened opened = open_attribute(id_.get(), path_, dataset_, name);
+  const Opened opened = open_attribute(id_.get(), origin_.path, origin_.dataset, name);
   if (H5Tget_class(opened.type.get()) != H5T_INTEGER || opened.count != 1) {
-    throw DataError(path_, dataset_, -1, text("attribute ", name, " is not one integer"));
+    throw DataError(origin_.path, origin_.dataset, -1, text("attribute ", name, " is not one integer"));
   }
   std::int64_t value = 0;
   if (H5Aread(opened.attribute.get(), H5T_NATIVE_INT64, &value) < 0) {
-    throw DataError(path_, dataset_, -1, text("attribute ", name, ": ", failure_words()));
+    throw DataError(origin_.path, origin_.dataset, -1, text("attribute ", name, ": ", failure_words()));
   }
   return value;
 }
 
 std::vector<double> Object::reals(const std::string& name) const {
   const Lock lock;
-  const Opened opened = open_attribute(id_.get(), path_, dataset_, name);
+  const Opened opened = open_attribute(id_.get(), origin_.path, origin_.dataset, name);
   const H5T_class_t type_class = H5Tget_class(opened.type.get());
   if (type_class != H5T_FLOAT && type_class != H5T_INTEGER) {
-    throw DataError(path_, dataset_, -1, text("attribute ", name, " holds no numbers"));
+    throw DataError(origin_.path, origin_.dataset, -1, text("attribute ", name, " holds no numbers"));
   }
   std::vector<double> values(static_cast<std::size_t>(opened.count));
   if (!values.empty() && H5Aread(opened.attribute.get(), H5T_NATIVE_DOUBLE, values.data()) < 0) {
-    throw DataError(path_, dataset_, -1, text("attribute ", name, ": ", failure_words()));
+    throw DataError(origin_.path, origin_.dataset, -1, text("attribute ", name, ": ", failure_words()));
   }
   return values;
 }
@@ -68,21 +77,21 @@ std::vector<double> Object::reals(const std::string& name) const {
 double Object::real(const std::string& name) const {
   const std::vector<double> values = reals(name);
   if (values.size() != 1) {
-    throw DataError(path_, dataset_, -1, text("attribute ", name, " holds ", values.size(), " numbers, not one"));
+    throw DataError(origin_.path, origin_.dataset, -1, text("attribute ", name, " holds ", values.size(), " numbers, not one"));
   }
   return values.front();
 }
 
 std::string Object::string(const std::string& name) const {
   const Lock lock;
-  const Opened opened = open_attribute(id_.get(), path_, dataset_, name);
+  const Opened opened = open_attribute(id_.get(), origin_.path, origin_.dataset, name);
   if (H5Tget_class(opened.type.get()) != H5T_STRING || opened.count != 1) {
-    throw DataError(path_, dataset_, -1, text("attribute ", name, " is not one string"));
+    throw DataError(origin_.path, origin_.dataset, -1, text("attribute ", name, " is not one string"));
   }
   if (H5Tis_variable_str(opened.type.get()) > 0) {   // what h5py writes
     char* words = nullptr;
     if (H5Aread(opened.attribute.get(), opened.type.get(), &words) < 0) {
-      throw DataError(path_, dataset_, -1, text("attribute ", name, ": ", failure_words()));
+      throw DataError(origin_.path, origin_.dataset, -1, text("attribute ", name, ": ", failure_words()));
     }
     std::string value = words == nullptr ? "" : words;
     H5free_memory(words);
@@ -90,11 +99,11 @@ std::string Object::string(const std::string& name) const {
   }
   const std::size_t size = H5Tget_size(opened.type.get());
   if (size > kMaximumString) {
-    throw DataError(path_, dataset_, -1, text("attribute ", name, " claims ", size, " bytes"));
+    throw DataError(origin_.path, origin_.dataset, -1, text("attribute ", name, " claims ", size, " bytes"));
   }
   std::string value(size, '\0');
   if (H5Aread(opened.attribute.get(), opened.type.get(), value.data()) < 0) {
-    throw DataError(path_, dataset_, -1, text("attribute ", name, ": ", failure_words()));
+    throw DataError(origin_.path, origin_.dataset, -1, text("attribute ", name, ": ", failure_words()));
   }
   value.resize(std::char_traits<char>::length(value.c_str()));
   return value;
@@ -102,9 +111,7 @@ std::string Object::string(const std::string& name) const {
 
 void Object::write_attribute(const std::string& name, Identifier space, std::int64_t type, const void* value) {
   const Identifier attribute(H5Acreate2(id_.get(), name.c_str(), type, space.get(), H5P_DEFAULT, H5P_DEFAULT));
-  if (!attribute || H5Awrite(attribute.get(), type, value) < 0) {
-    throw DataError(path_, dataset_, -1, text("cannot write attribute ", name, ": ", failure_words()), write_code_);
-  }
+  check_write(!attribute || H5Awrite(attribute.get(), type, value) < 0, "cannot write attribute " + name);
 }
 
 void Object::set_integer(const std::string& name, std::int64_t value) {
