@@ -86,8 +86,8 @@ std::string DeviceChoice::table() const {
   std::string lines;
   for (std::size_t rank = 0; rank < placements.size(); ++rank) {
     const auto& [host, device] = placements[rank];
-    lines += text("rank ", rank, ": host ", host, ", GPU ", device.index, ", ", device.name, ", ",
-                  device.pci_bus, "\n");
+    lines += text(rank ? "\n" : "", "rank ", rank, ": host ", host, ", GPU ", device.index, ", ", device.name,
+                  ", ", device.pci_bus);
   }
   return lines;
 }
