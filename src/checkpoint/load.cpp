@@ -14,7 +14,7 @@ namespace {
 std::string shape_text(const std::vector<std::int64_t>& shape) {
   std::vector<std::string> words;
   for (const std::int64_t extent : shape) words.push_back(std::to_string(extent));
-  return "[" + join(words, ", ") + "]";
+  return text("[", join(words, ", "), "]");
 }
 
 [[noreturn]] void other_model(const std::string& folder, const std::string& tensor, const std::string& here,

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/error.hpp"
 #include "checkpoint/snapshot.hpp"
 
 namespace lockstep::checkpoint {

@@ -1,34 +1,17 @@
 #include "checkpoint/shard.hpp"
 
-#include <cerrno>
+#include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <unordered_map>
-
-#include <fcntl.h>
-#include <unistd.h>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
-#include "base/handle.hpp"
 #include "base/text.hpp"
 #include "hdf5/file.hpp"
 
 namespace lockstep::checkpoint {
 
 namespace {
-
-struct DescriptorTraits {
-  using Type = int;
-  static Type empty() { return -1; }
-  static void release(Type raw) noexcept { ::close(raw); }
-};
-using Descriptor = Handle<DescriptorTraits>;
-
-struct Piece {
-  at::Tensor host;      ///< contiguous
-  std::int64_t offset;  ///< bytes from the start of the file
-};
 
 std::string buffer_path(const std::string& name) {
   return "buffers/" + name;
@@ -79,45 +62,6 @@ void check_finite(const Snapshot& snapshot, FlatRange range, const float* values
   }
 }
 
-/// Makes the file with its datasets allocated and empty; returns what belongs where.
-std::vector<Piece> make_skeleton(const std::string& path, const Snapshot& snapshot, FlatRange range) {
-  std::vector<Piece> pieces;
-  hdf5::File file = hdf5::File::create(path, ExitCode::checkpoint_io);
-  for (const FlatArray& array : snapshot.arrays) {
-    check_array(snapshot, array);
-    at::Tensor host = array.values.detach().narrow(0, range.begin, range.count()).cpu();
-    if (array.name == "masters") check_finite(snapshot, range, host.const_data_ptr<float>());
-    const hdf5::Dataset dataset = file.create_dataset(array.name, hdf5::Scalar::float32, {range.count()});
-    if (host.numel() > 0) pieces.push_back({std::move(host), dataset.offset()});
-  }
-  for (const NamedTensor& buffer : snapshot.buffers) {
-    at::Tensor host = buffer.values.detach().cpu().contiguous();
-    const hdf5::Dataset dataset =
-        file.create_dataset(buffer_path(buffer.name), scalar_of(host), stored_shape(host));
-    if (host.numel() > 0) pieces.push_back({std::move(host), dataset.offset()});
-  }
-  file.set_integer("step", snapshot.step);
-  file.set_integer("flat_begin", range.begin);
-  file.set_integer("flat_end", range.end);
-  file.close();
-  return pieces;
-}
-
-void write_all(int descriptor, const std::string& path, const Piece& piece) {
-  const char* bytes = static_cast<const char*>(piece.host.const_data_ptr());
-  std::int64_t left = static_cast<std::int64_t>(piece.host.nbytes());
-  std::int64_t offset = piece.offset;
-  while (left > 0) {
-    const ssize_t written = ::pwrite(descriptor, bytes, static_cast<std::size_t>(left), offset);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0)
-      throw Error(ExitCode::checkpoint_io, text(path, ": cannot be written: ", std::strerror(errno)));
-    bytes += written;
-    offset += written;
-    left -= written;
-  }
-}
-
 /// A dataset of exactly this type and shape, or DataError.
 hdf5::Dataset open_dataset(const hdf5::File& file, const std::string& name, hdf5::Scalar scalar,
                            const hdf5::Shape& shape) {
@@ -159,21 +103,24 @@ std::int64_t payload_bytes(const Snapshot& snapshot, int world_size) {
 
 void write_shard(const std::string& path, const Snapshot& snapshot, int rank, int world_size) {
   const FlatRange range = range_of(snapshot.flat_size, rank, world_size);
-  const std::vector<Piece> pieces = make_skeleton(path, snapshot, range);
-
-  // The numbers bypass the HDF5 library, which crashes at exit once a write of its own has met a full disk.
-  {
-    const Descriptor descriptor(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-    if (!descriptor)
-      throw Error(ExitCode::checkpoint_io, text(path, ": cannot be opened: ", std::strerror(errno)));
-    for (const Piece& piece : pieces) {
-      const int status =
-          ::posix_fallocate(descriptor.get(), piece.offset, static_cast<off_t>(piece.host.nbytes()));
-      if (status != 0)
-        throw Error(ExitCode::checkpoint_io, text(path, ": finds no space: ", std::strerror(status)));
-    }
-    for (const Piece& piece : pieces) write_all(descriptor.get(), path, piece);
+  hdf5::File file = hdf5::File::create(path, ExitCode::checkpoint_io);
+  for (const FlatArray& array : snapshot.arrays) {
+    check_array(snapshot, array);
+    const at::Tensor host = array.values.detach().narrow(0, range.begin, range.count()).cpu();
+    if (array.name == "masters") check_finite(snapshot, range, host.const_data_ptr<float>());
+    hdf5::Dataset dataset = file.create_dataset(array.name, hdf5::Scalar::float32, {range.count()});
+    if (host.numel() > 0) dataset.write(host.const_data_ptr());
   }
+  for (const NamedTensor& buffer : snapshot.buffers) {
+    const at::Tensor host = buffer.values.detach().cpu().contiguous();
+    hdf5::Dataset dataset =
+        file.create_dataset(buffer_path(buffer.name), scalar_of(host), stored_shape(host));
+    if (host.numel() > 0) dataset.write(host.const_data_ptr());
+  }
+  file.set_integer("step", snapshot.step);
+  file.set_integer("flat_begin", range.begin);
+  file.set_integer("flat_end", range.end);
+  file.close();
   sync_path(path);
 }
 

@@ -1,10 +1,9 @@
-#include "sample.hpp"
-
 #include <fstream>
 #include <functional>
 
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "sample.hpp"
 #include "support/catch.hpp"
 
 using namespace lockstep;
@@ -24,20 +23,25 @@ void flip_byte(const std::string& path, std::int64_t place) {
 
 struct Damage {
   std::string what;
-  std::string file;   ///< that verify names
+  std::string file;  ///< that verify names
   std::function<void(const std::string& folder)> inflict;
 };
 
-/// Kinds of damage that power losses, full disks and people leave behind, to the last shard or the small files.
+/// Kinds of damage that power losses, full disks and people leave behind, to the last shard or the small
+/// files.
 std::vector<Damage> damages(int world_size) {
   const std::string shard = checkpoint::shard_name(world_size - 1, world_size);
   const std::string manifest = checkpoint::kManifestName;
   const std::string state = checkpoint::kStateName;
-  const auto at = [](const std::string& name) { return [name](const std::string& folder) { return folder + "/" + name; }; };
+  const auto at = [](const std::string& name) {
+    return [name](const std::string& folder) { return folder + "/" + name; };
+  };
   return {
-      {"shard cut off", shard, [=](auto& folder) { fs::resize_file(at(shard)(folder), fs::file_size(at(shard)(folder)) - 1); }},
+      {"shard cut off", shard,
+       [=](auto& folder) { fs::resize_file(at(shard)(folder), fs::file_size(at(shard)(folder)) - 1); }},
       {"shard of zero bytes", shard, [=](auto& folder) { fs::resize_file(at(shard)(folder), 0); }},
-      {"one bit of a shard", shard, [=](auto& folder) { flip_byte(at(shard)(folder), fs::file_size(at(shard)(folder)) - 3); }},
+      {"one bit of a shard", shard,
+       [=](auto& folder) { flip_byte(at(shard)(folder), fs::file_size(at(shard)(folder)) - 3); }},
       {"shard gone", shard, [=](auto& folder) { fs::remove(at(shard)(folder)); }},
       {"shard a link", shard,
        [=](auto& folder) {
@@ -47,7 +51,8 @@ std::vector<Damage> damages(int world_size) {
       {"one bit of the state", state, [=](auto& folder) { flip_byte(at(state)(folder), 4); }},
       {"manifest gone", manifest, [=](auto& folder) { fs::remove(at(manifest)(folder)); }},
       {"manifest empty", manifest, [=](auto& folder) { fs::resize_file(at(manifest)(folder), 0); }},
-      {"manifest cut off", manifest, [=](auto& folder) { fs::resize_file(at(manifest)(folder), fs::file_size(at(manifest)(folder)) / 2); }},
+      {"manifest cut off", manifest,
+       [=](auto& folder) { fs::resize_file(at(manifest)(folder), fs::file_size(at(manifest)(folder)) / 2); }},
       {"a digit of the manifest", manifest,
        [=](auto& folder) {
          const std::string words = read_text_file(at(manifest)(folder));
@@ -109,7 +114,8 @@ TEST_CASE("a checkpoint of another model is refused with the tensor and both sha
   CHECK_THAT(refused([](auto& other) { other.layout.pop_back(); }), contains("out.weight"));
   CHECK_THAT(refused([](auto& other) { other.layout[1].name = "fc.offset"; }), contains("fc.offset"));
   CHECK_THAT(refused([](auto& other) { other.arrays[2].name = "momentum"; }), contains("momentum"));
-  CHECK_THAT(refused([](auto& other) { other.buffers[0].values = at::zeros({5}, at::kHalf); }), contains("norm.mean"));
+  CHECK_THAT(refused([](auto& other) { other.buffers[0].values = at::zeros({5}, at::kHalf); }),
+             contains("norm.mean"));
 }
 
 TEST_CASE("a manifest that reaches outside its folder or beyond its arrays is refused") {
@@ -121,7 +127,8 @@ TEST_CASE("a manifest that reaches outside its folder or beyond its arrays is re
   CHECK_NOTHROW(checkpoint::parse_manifest("m", checkpoint::to_text(manifest)));
   const auto refused = [](checkpoint::Manifest changed, auto change) {
     change(changed);
-    return error_of([&] { checkpoint::parse_manifest("m", checkpoint::to_text(changed)); }).first == ExitCode::bad_data;
+    return error_of([&] { checkpoint::parse_manifest("m", checkpoint::to_text(changed)); }).first ==
+           ExitCode::bad_data;
   };
   CHECK(refused(manifest, [](auto& m) { m.files.push_back({"../../etc/passwd", 1, "0"}); }));
   CHECK(refused(manifest, [](auto& m) { m.files.push_back({"/etc/passwd", 1, "0"}); }));

@@ -1,7 +1,6 @@
-#include "sample.hpp"
-
 #include <cstdlib>
 
+#include "sample.hpp"
 #include "support/catch.hpp"
 
 // Hidden from a plain run ([.]): reshape.sh starts them at several world sizes with one folder.
@@ -17,7 +16,9 @@ std::string shared_folder() {
   return folder;
 }
 
-std::string saved_at(int world_size) { return shared_folder() + "/np" + std::to_string(world_size); }
+std::string saved_at(int world_size) {
+  return shared_folder() + "/np" + std::to_string(world_size);
+}
 
 }  // namespace
 

@@ -2,6 +2,8 @@
 
 #include <torch/torch.h>
 
+#include <cstring>
+#include <exception>
 #include <filesystem>
 #include <string>
 
@@ -17,7 +19,8 @@ namespace lockstep::test {
 class RunFolder {
  public:
   RunFolder() : world_(mpi::Communicator::world()) {
-    const auto here = std::filesystem::temp_directory_path() / ("lockstep-checkpoint-" + std::to_string(::getpid()));
+    const auto here =
+        std::filesystem::temp_directory_path() / ("lockstep-checkpoint-" + std::to_string(::getpid()));
     path_ = world_.broadcast_text(here.string());
     if (world_.rank() == 0) {
       std::filesystem::remove_all(path_);
@@ -26,6 +29,8 @@ class RunFolder {
     world_.barrier();
   }
   ~RunFolder() {
+    if (std::uncaught_exceptions() == 0)
+      world_.barrier();  // all have read; a failing rank ends the job by itself
     if (world_.rank() == 0) std::filesystem::remove_all(path_);
   }
   const std::string& path() const { return path_; }
@@ -56,7 +61,8 @@ inline at::Tensor numbered(std::int64_t size, float first) {
   return values;
 }
 
-/// Three tensors with a gap between the first two, in a flat space of 25 elements; `zero` makes an empty one to load into.
+/// Three tensors with a gap between the first two, in a flat space of 25 elements; `zero` makes an empty one
+/// to load into.
 inline checkpoint::Snapshot sample(std::int64_t step, bool zero = false) {
   checkpoint::Snapshot snapshot;
   snapshot.step = step;
@@ -65,12 +71,13 @@ inline checkpoint::Snapshot sample(std::int64_t step, bool zero = false) {
   float first = static_cast<float>(step);
   for (const char* name : {"masters", "moment0", "moment1"}) {
     at::Tensor values = numbered(25, first += 1000);
-    values[15] = 0;   // padding
+    values[15] = 0;  // padding
     snapshot.arrays.push_back({name, zero ? at::zeros_like(values) : values});
   }
   at::Tensor mean = numbered(4, 7).to(at::kHalf);
   at::Tensor seen = at::full({}, step, at::kLong);
-  snapshot.buffers = {{"norm.mean", zero ? at::zeros_like(mean) : mean}, {"norm.seen", zero ? at::zeros_like(seen) : seen}};
+  snapshot.buffers = {{"norm.mean", zero ? at::zeros_like(mean) : mean},
+                      {"norm.seen", zero ? at::zeros_like(seen) : seen}};
   if (!zero) {
     snapshot.state = {{"loss_scale", 65536.0}, {"applied_steps", step}, {"tenth", 0.1}};
     snapshot.config = {{"model", "sample"}, {"lr", 1e-3}};

@@ -1,5 +1,3 @@
-#include "sample.hpp"
-
 #include <csignal>
 #include <fstream>
 #include <limits>
@@ -9,6 +7,7 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "hdf5/file.hpp"
+#include "sample.hpp"
 #include "support/catch.hpp"
 
 using namespace lockstep;
@@ -81,13 +80,14 @@ TEST_CASE("the oldest beyond those to keep go, two always stay, and the new one 
   CHECK_FALSE(run.has(1));
   CHECK(run.has(2));
   CHECK(run.has(3));
-  checkpoint::save(run.path(), sample(1), run.world(), 2);   // resumed from an early step
+  checkpoint::save(run.path(), sample(1), run.world(), 2);  // resumed from an early step
   CHECK(run.has(1));
   for (const std::int64_t step : {4, 5}) checkpoint::save(run.path(), sample(step), run.world(), 3);
   CHECK(checkpoint::list(run.path()).size() == 3);
 }
 
-TEST_CASE("a complete checkpoint of the same step is left as it is, a damaged one is moved aside", "[ranks]") {
+TEST_CASE("a complete checkpoint of the same step is left as it is, a damaged one is moved aside",
+          "[ranks]") {
   const RunFolder run;
   const std::string folder = checkpoint::save(run.path(), sample(5), run.world(), 2);
   run.on_root([&] { write_file_atomically(folder + "/note", "still here"); });
@@ -105,7 +105,8 @@ TEST_CASE("leftovers of killed saves are no checkpoints and are removed", "[rank
   const RunFolder run;
   const std::string root = checkpoint::checkpoints_folder(run.path());
   run.on_root([&] {
-    for (const char* name : {"/.partial-step-0000000007", "/.deleting-step-0000000001", "/step-7", "/elsewhere"}) {
+    for (const char* name :
+         {"/.partial-step-0000000007", "/.deleting-step-0000000001", "/step-7", "/elsewhere"}) {
       make_folder(root + name);
       write_file_atomically(root + name + "/shard-00000-of-00001.h5", "half");
     }
@@ -152,7 +153,7 @@ TEST_CASE("a rank that cannot write fails the save on all ranks and harms nothin
   const int failing = run.world().size() - 1;
   rlimit usual{};
   getrlimit(RLIMIT_FSIZE, &usual);
-  std::signal(SIGXFSZ, SIG_IGN);   // a write beyond the limit then fails as on a full disk
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit then fails as on a full disk
   if (run.world().rank() == failing) {
     const rlimit small{64 << 10, usual.rlim_max};
     setrlimit(RLIMIT_FSIZE, &small);
@@ -165,13 +166,15 @@ TEST_CASE("a rank that cannot write fails the save on all ranks and harms nothin
   CHECK_FALSE(run.has(2));
   CHECK_FALSE(std::filesystem::exists(run.path() + "/checkpoints/.partial-step-0000000002"));
   CHECK(checkpoint::verify(before).good());
+  run.world().barrier();
   CHECK(checkpoint::verify(checkpoint::save(run.path(), large, run.world(), 2)).good());
 }
 
 TEST_CASE("a run folder that cannot hold checkpoints fails the save on all ranks", "[ranks]") {
   const RunFolder run;
   run.on_root([&] { write_file_atomically(run.path() + "/file", ""); });
-  const auto [code, words] = error_of([&] { checkpoint::save(run.path() + "/file", sample(1), run.world(), 2); });
+  const auto [code, words] =
+      error_of([&] { checkpoint::save(run.path() + "/file", sample(1), run.world(), 2); });
   CHECK(code == ExitCode::checkpoint_io);
   CHECK_THAT(words, contains(run.path() + "/file"));
 }
@@ -183,6 +186,5 @@ TEST_CASE("a checkpoint larger than the disk is refused before a byte is written
   snapshot.arrays = {{"masters", at::zeros({1}).expand({snapshot.flat_size})}};
   const auto [code, words] = error_of([&] { checkpoint::save(run.path(), snapshot, run.world(), 2); });
   CHECK(code == ExitCode::checkpoint_io);
-  CHECK_THAT(words, contains("the checkpoint needs 4194304.00 GiB") || contains("the checkpoint needs 4.00 PiB") ||
-                        contains("the checkpoint needs 4096.00 TiB"));
+  CHECK_THAT(words, contains("the checkpoint needs 4096.00 TiB"));
 }
