@@ -18,9 +18,9 @@ namespace lockstep::checkpoint {
 /// unreadable.
 inline constexpr std::int64_t kLeastKept = 2;
 
-/// Collective: writes `snapshot`, commits it, then removes the oldest beyond `keep`. Returns the committed
-/// folder. A complete checkpoint of this step is left as it is; a damaged one is moved aside. When any rank
-/// fails, the partial folder is removed and all ranks raise the error of the lowest failing rank:
+/// Collective: writes `snapshot`, commits it, then removes the oldest beyond `keep` (0: none). Returns the
+/// committed folder. A complete checkpoint of this step is left as it is; a damaged one is moved aside. When
+/// any rank fails, the partial folder is removed and all ranks raise the error of the lowest failing rank:
 /// checkpoint_io, or internal when a master is not finite. What was committed before is untouched.
 std::string save(const std::string& run_folder, const Snapshot& snapshot, const mpi::Communicator& world,
                  std::int64_t keep);

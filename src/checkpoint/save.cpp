@@ -105,6 +105,7 @@ void commit(const std::string& root, const std::string& name, const std::string&
 /// Removes the oldest complete checkpoints beyond `keep`; never `newest`, which may be older than others
 /// after a resume from an early step. Damaged ones neither count nor go: a person may want to look at them.
 void prune(const std::string& run_folder, const std::string& newest, std::int64_t keep) {
+  if (keep == 0) return;
   std::vector<std::string> complete;  // oldest first
   for (const Listing& listing : list(run_folder)) {
     if (listing.problem.empty()) complete.push_back(listing.folder);

@@ -82,7 +82,9 @@ TEST_CASE("the oldest beyond those to keep go, two always stay, and the new one 
   CHECK(run.has(3));
   checkpoint::save(run.path(), sample(1), run.world(), 2);  // resumed from an early step
   CHECK(run.has(1));
-  for (const std::int64_t step : {4, 5}) checkpoint::save(run.path(), sample(step), run.world(), 3);
+  checkpoint::save(run.path(), sample(6), run.world(), 0);  // 0 keeps all
+  CHECK(checkpoint::list(run.path()).size() == 4);
+  checkpoint::save(run.path(), sample(7), run.world(), 3);
   CHECK(checkpoint::list(run.path()).size() == 3);
 }
 
