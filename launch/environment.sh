@@ -6,11 +6,13 @@
 #       LOCKSTEP_WHEELS    the lists that this machine needs
 #       LOCKSTEP_TORCH     the LibTorch folder: an existing one named by CMAKE_PREFIX_PATH, else the wheel's
 #       LOCKSTEP_CUDA      the CUDA toolkit: an installed one of version 12.8 or newer, else the wheel's
-#       LOCKSTEP_BUILD     the build folder (default build/release)
+#       LOCKSTEP_PRESET    of CMakePresets.json (default release)
+#       LOCKSTEP_BUILD     the build folder (default build/$LOCKSTEP_PRESET)
 
 LOCKSTEP_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 LOCKSTEP_CACHE=${LOCKSTEP_CACHE:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/lockstep}
-LOCKSTEP_BUILD=${LOCKSTEP_BUILD:-$LOCKSTEP_ROOT/build/release}
+LOCKSTEP_PRESET=${LOCKSTEP_PRESET:-release}
+LOCKSTEP_BUILD=${LOCKSTEP_BUILD:-$LOCKSTEP_ROOT/build/$LOCKSTEP_PRESET}
 
 lockstep_toolkit() {  # prints the first installed CUDA toolkit that is new enough
   local home version
