@@ -24,7 +24,7 @@ int run_on_ranks(const app::Arguments& line, const mpi::Communicator& world) {
     app::Job job;
     mpi::agree(world, [&] { job = app::dispatch(line); });
     if (!job.on_ranks) {
-      throw UsageError(text("lockstep ", line[0], " runs as one process, but ", world.size(),
+      throw UsageError(text("this command runs as one process, but ", world.size(),
                             " were started; start it without mpirun"));
     }
     return job.on_ranks(world);

@@ -119,7 +119,7 @@ TEST_CASE("bytes take binary units") {
   CHECK(row.get("bucket-bytes") == "512KiB");
   CHECK(row.set("bucket-bytes", "1500") == "");
   CHECK(row.get("bucket-bytes") == "1500");
-  for (const char* bad : {"0", "-1MiB", "1MB", "MiB", "1.5MiB", "99999999999GiB"}) {
+  for (const char* bad : {"0", "-1MiB", "1MB", "MiB", "1.5MiB", "99999999999GiB", "17179869185GiB"}) {
     CAPTURE(bad);
     CHECK(row.set("bucket-bytes", bad) ==
           std::string("64 --bucket-bytes: '") + bad +

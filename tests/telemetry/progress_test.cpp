@@ -43,8 +43,7 @@ TEST_CASE("the progress line says where the run is, how it does and when it ends
   report.loss = std::numeric_limits<double>::quiet_NaN();
   report.tokens_per_second = std::nullopt;
   report.samples_per_second = 0.5;
-  CHECK(progress_line(report, 500, 60, 52) ==
-        "step 120/500  loss nan  0.50 samples/s  1m 00s left");
+  CHECK(progress_line(report, 500, 60, 52) == "step 120/500  loss nan  0.50 samples/s  1m 00s left");
 }
 
 TEST_CASE("a narrow terminal gets the parts that matter most, in one row") {
@@ -55,6 +54,17 @@ TEST_CASE("a narrow terminal gets the parts that matter most, in one row") {
   CHECK(progress_line(report_of(120), 500, 11.8, 79) ==
         "step 120/500  epoch 1.9  loss 0.1834  scale 65536  3,210 samples/s  12 s left");
   CHECK(progress_line(report_of(120), 500, 11.8, 30) == "step 120/500  loss 0.1834");
+}
+
+TEST_CASE("the last column of a terminal stays free, since a full row would break the line") {
+  const std::string whole = progress_line(report_of(120), 120, 0, 200);
+  for (const int spare : {0, 1}) {
+    std::ostringstream out;
+    const Surroundings here = {.output_is_terminal = true, .columns = static_cast<int>(whole.size()) + spare};
+    Progress progress(ProgressMode::terminal, 0, 120, out, here);
+    progress.report(report_of(120));
+    CHECK(out.str().ends_with(whole) == (spare == 1));
+  }
 }
 
 TEST_CASE("an evaluation prints its loss and accuracy") {
