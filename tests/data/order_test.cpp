@@ -187,6 +187,18 @@ TEST_CASE("a batch of the blocks mode takes as many rows from each lane, and a l
   for (const auto& [block, step] : last_step) CHECK(step / 64 == first_step[block] / 64);
 }
 
+TEST_CASE("other blocks meet in a batch in each epoch") {
+  Order order(blocks_of(8192, 16), 1, 64, ShuffleMode::blocks);
+  std::set<std::set<std::int64_t>> first_windows;
+  for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
+    std::set<std::int64_t> blocks;
+    for (std::int64_t step = 0; step < 64; ++step) blocks.insert(order.row(epoch * order.steps_per_epoch() + step, 0) / 16);
+    CHECK(blocks.size() == 4);
+    first_windows.insert(blocks);
+  }
+  CHECK(first_windows.size() == 3);
+}
+
 TEST_CASE("class-sorted shards give mixed batches in the blocks mode") {
   Order order(blocks_of(6400, 10), 1, 64, ShuffleMode::blocks);
   for (std::int64_t step = 0; step < order.steps_per_epoch(); ++step) {
