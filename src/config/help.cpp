@@ -128,11 +128,14 @@ std::string flags_page() {
 
 Every flag of every command. This page is printed by `lockstep --help-markdown`; a test compares the two.
 
-- `--flag value` and `--flag=value` mean the same. Names are written in full. A switch is turned off by `--no-flag`.
-- `--config FILE.ini` reads settings from lines of the form `flag = value`, the flags without their dashes. `#` and `;`
-  begin comments; a `[heading]` is for the reader only. A flag prevails over the file, the file over the default.
+- `--flag value` and `--flag=value` mean the same. Names are written in full. A switch is turned off by
+  `--no-flag`.
+- `--config FILE.ini` reads settings from lines of the form `flag = value`, the flags without their dashes.
+  `#` and `;` begin comments; a `[heading]` is for the reader only. A flag prevails over the file, the file
+  over the default.
 - A flag given twice, an unknown flag or key, and a value outside what the flag takes are errors.
-- A run that resumes may change what "may change" says; any other difference from its `config.json` is an error.
+- A run that resumes may change what "may change" says; any other difference from its `config.json` is an
+  error.
 )" + markdown_of<TrainSettings>() +
          markdown_of<EvalSettings>() + markdown_of<PackCsvSettings>() + markdown_of<DataInspectSettings>() +
          markdown_of<DataVerifySettings>() + markdown_of<CheckpointLsSettings>() +
