@@ -222,6 +222,24 @@ TEST_CASE("a shard that changes or vanishes after it was opened is an error that
   CHECK_THROWS_WITH(reads_right(after, {0}), contains("shard-00000.h5: cannot be opened any more"));
 }
 
+TEST_CASE("a row that is cut off within its block is the one that is named") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "a.h5";
+  constexpr std::int64_t kWidth = 1 << 19;   // two rows a block
+  const std::vector<std::uint8_t> inputs(5 * kWidth);
+  const Numbers labels(5);
+  write_shard(path, {{kWidth}, Scalar::uint8, 5, inputs.data(), labels.data(), 1, {}, {}});
+  const DataSet data = DataSet::open(path);
+  Rows reader(data, Access::blocks);
+  std::vector<std::uint8_t> row(kWidth);
+  std::int64_t target = -1;
+  const std::int64_t first = 0;
+  const std::int64_t last = 2;
+  reader.read(std::span(&first, 1), row.data(), &target);
+  std::filesystem::resize_file(path, static_cast<std::uintmax_t>(data.shards()[0].inputs.offset + 3 * kWidth + 5));
+  CHECK_THROWS_WITH(reader.read(std::span(&last, 1), row.data(), &target), contains("dataset inputs, row 3: the file ends"));
+}
+
 TEST_CASE("a damaged chunk is an error that names file, dataset and row") {
   const TemporaryFolder folder;
   const test::CountingFilter filter;

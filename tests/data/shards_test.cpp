@@ -135,6 +135,20 @@ TEST_CASE("the fingerprint tells row counts, types and names apart") {
   CHECK(prints.size() == 6);
 }
 
+TEST_CASE("the fingerprint tells row blocks apart, since the order of samples depends on them") {
+  const TemporaryFolder folder;
+  std::set<std::uint64_t> prints;
+  for (const std::int64_t chunk_rows : {2, 4}) {
+    OddShard shard;
+    shard.inputs.chunk = {chunk_rows, 1};
+    write_odd(folder / "a.h5", shard);
+    std::filesystem::resize_file(folder / "a.h5", 20000);   // so that sizes do not give it away
+    prints.insert(DataSet::open(folder / "a.h5").fingerprint());
+    std::filesystem::remove(folder / "a.h5");
+  }
+  CHECK(prints.size() == 2);
+}
+
 TEST_CASE("a missing or empty folder is missing input, and the message says what to do") {
   const TemporaryFolder folder;
   CHECK(code_of(folder / "none") == ExitCode::input_missing);
