@@ -15,6 +15,13 @@ if(LOCKSTEP_SANITIZE)
   target_link_options(lockstep_flags INTERFACE -fsanitize=${LOCKSTEP_SANITIZE})
 endif()
 
+# ccache keeps what it compiled; it needs to see which precompiled header a file used.
+find_program(ccache_program ccache)
+if(ccache_program AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${ccache_program})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${ccache_program})
+endif()
+
 # Torch's headers, compiled once for every room and test that uses them.
 add_library(lockstep_torch_headers OBJECT ${CMAKE_SOURCE_DIR}/cmake/torch_headers.cpp)
 target_link_libraries(lockstep_torch_headers PRIVATE lockstep_flags lockstep::libtorch)
@@ -23,6 +30,7 @@ if(LOCKSTEP_TORCH_PCH)
 endif()
 
 function(lockstep_use_torch target scope)
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
   target_link_libraries(${target} ${scope} lockstep::libtorch)
   if(LOCKSTEP_TORCH_PCH)
     target_precompile_headers(${target} REUSE_FROM lockstep_torch_headers)

@@ -72,6 +72,7 @@ struct RunSettings {
   std::int64_t epochs = 0;
   std::int64_t report_every = 10;
   std::int64_t eval_every = 0;          ///< steps; 0: at the end only
+  std::int64_t eval_batch = 256;        ///< samples of one forward pass of an evaluation, on one rank
   std::int64_t checkpoint_steps = 0;    ///< steps between checkpoints; 0: at the end only
   std::int64_t keep_checkpoints = 2;
   ProgressMode progress = ProgressMode::automatic;

@@ -138,6 +138,9 @@ void add_reports(FlagTable& table, RunSettings& s) {
   table.add("eval-every", "K", &s.eval_every, "steps between evaluations; 0: at the end only")
       .in(at_least(0))
       .may_change();
+  table.add("eval-batch", "N", &s.eval_batch, "samples of one forward pass of an evaluation, on one rank")
+      .in(at_least(1))
+      .may_change();
   table.add("checkpoint-steps", "K", &s.checkpoint_steps, "steps between checkpoints; 0: at the end only")
       .in(at_least(0))
       .may_change();

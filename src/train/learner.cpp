@@ -1,0 +1,101 @@
+#include "train/learner.hpp"
+
+#include <torch/torch.h>
+
+#include "models/registry.hpp"
+#include "optim/schedule.hpp"
+#include "parallel/gradient_reducer.hpp"
+#include "precision/autocast.hpp"
+#include "precision/stream.hpp"
+
+namespace lockstep::train {
+
+namespace {
+
+nlohmann::json to_json(const precision::StepState& state) {
+  return {{"loss_scale", state.loss_scale},           {"growth_tracker", state.growth_tracker},
+          {"hysteresis_left", state.hysteresis_left}, {"consecutive_skips", state.consecutive_skips},
+          {"applied_steps", state.applied_steps},     {"skipped_steps", state.skipped_steps}};
+}
+
+precision::StepState state_from_json(const nlohmann::json& stored) {
+  precision::StepState state{};
+  state.loss_scale = stored.at("loss_scale").get<float>();
+  state.growth_tracker = stored.at("growth_tracker").get<std::int32_t>();
+  state.hysteresis_left = stored.at("hysteresis_left").get<std::int32_t>();
+  state.consecutive_skips = stored.at("consecutive_skips").get<std::int32_t>();
+  state.applied_steps = stored.at("applied_steps").get<std::int64_t>();
+  state.skipped_steps = stored.at("skipped_steps").get<std::int64_t>();
+  return state;
+}
+
+std::shared_ptr<models::Model> make_model(const config::TrainSettings& settings, const data::DataSet& data) {
+  torch::manual_seed(settings.seed);
+  models::ModelRequest request;
+  request.settings = settings.model;
+  request.input_shape.assign(data.input_shape().begin(), data.input_shape().end());
+  request.classes = data.classes();
+  return models::make_model(request);
+}
+
+}  // namespace
+
+Learner::Learner(const config::TrainSettings& settings, const data::DataSet& data, std::int64_t total_steps,
+                 const Place& place, const mpi::Communicator& world)
+    : model_(make_model(settings, data)) {
+  precision::set_arithmetic(settings.precision);
+  comm::Options options;
+  options.cuda = place.cuda();
+  ranks_ = comm::make_communicator(world, options, place.cuda() ? precision::current_stream() : nullptr);
+  model_->to(place.device);
+  model_->train();
+  parameters_ = std::make_unique<precision::FlatParameters>(
+      *model_, settings.precision, [this](std::int64_t bytes) { return ranks_->allocate(bytes); });
+  scaler_ = std::make_unique<precision::LossScaler>(
+      *parameters_, settings.scaler, settings.precision, settings.optimizer.clip_norm,
+      optim::learning_rates(settings.optimizer.lr, settings.schedule, total_steps));
+  optimizer_ = optim::make_optimizer(*parameters_, settings.optimizer);
+  parallel::broadcast_parameters(*parameters_, *ranks_);
+}
+
+std::int64_t Learner::parameter_count() const {
+  std::int64_t count = 0;
+  for (const auto& parameter : parameters_->parameters()) count += parameter.count;
+  return count;
+}
+
+checkpoint::Snapshot Learner::snapshot() {
+  checkpoint::Snapshot snapshot;
+  snapshot.flat_size = parameters_->size();
+  for (const auto& parameter : parameters_->parameters()) {
+    snapshot.layout.push_back({parameter.name, parameter.shape, parameter.begin, parameter.count});
+  }
+  snapshot.arrays.push_back({"masters", parameters_->masters()});
+  for (std::size_t i = 0; i < optimizer_->moments().size(); ++i) {
+    snapshot.arrays.push_back({"moment" + std::to_string(i), optimizer_->moments()[i]});
+  }
+  for (const auto& buffer : model_->named_buffers()) snapshot.buffers.push_back({buffer.key(), buffer.value()});
+  return snapshot;
+}
+
+nlohmann::json Learner::load(const std::string& folder, const mpi::Communicator& world) {
+  torch::NoGradGuard no_grad;
+  checkpoint::Snapshot snapshot = this->snapshot();
+  checkpoint::load(folder, snapshot, world);
+  scaler_->write(state_from_json(snapshot.state.at("scaler")));
+  parameters_->refresh_weights();
+  return snapshot.state;
+}
+
+std::string Learner::save(const std::string& run_folder, std::int64_t step, nlohmann::json state,
+                          const std::string& config, std::int64_t keep, const mpi::Communicator& world) {
+  torch::NoGradGuard no_grad;
+  checkpoint::Snapshot snapshot = this->snapshot();
+  snapshot.step = step;
+  snapshot.state = std::move(state);
+  snapshot.state["scaler"] = to_json(scaler_->read());
+  snapshot.config = nlohmann::json::parse(config);
+  return checkpoint::save(run_folder, snapshot, world, keep);
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "checkpoint/checkpoint.hpp"
+#include "comm/communicator.hpp"
+#include "config/settings.hpp"
+#include "data/shards.hpp"
+#include "models/model.hpp"
+#include "optim/optimizer.hpp"
+#include "precision/flat_parameters.hpp"
+#include "precision/loss_scaler.hpp"
+#include "train/place.hpp"
+
+namespace lockstep::train {
+
+/// What learns: the model, its flat parameters, the loss scale and the optimizer, on one rank. All that a checkpoint holds
+/// beside the position in the data.
+class Learner {
+ public:
+  /// Collective: every rank makes the same model from the seed, and rank 0's masters are sent to all.
+  /// `total_steps` is the length of the schedule where the settings give none.
+  Learner(const config::TrainSettings& settings, const data::DataSet& data, std::int64_t total_steps,
+          const Place& place, const mpi::Communicator& world);
+
+  models::Model& model() { return *model_; }
+  comm::Communicator& ranks() { return *ranks_; }
+  precision::FlatParameters& parameters() { return *parameters_; }
+  precision::LossScaler& scaler() { return *scaler_; }
+  optim::Optimizer& optimizer() { return *optimizer_; }
+  std::int64_t parameter_count() const;
+
+  /// Reads a checkpoint of the same model, of any world size. Returns its state.json. Collective.
+  nlohmann::json load(const std::string& folder, const mpi::Communicator& world);
+  /// Writes one; `state` is completed with the loss scale and counters. Waits for the device. Collective.
+  std::string save(const std::string& run_folder, std::int64_t step, nlohmann::json state, const std::string& config,
+                   std::int64_t keep, const mpi::Communicator& world);
+
+ private:
+  checkpoint::Snapshot snapshot();
+
+  std::shared_ptr<models::Model> model_;
+  std::unique_ptr<comm::Communicator> ranks_;
+  std::unique_ptr<precision::FlatParameters> parameters_;
+  std::unique_ptr<precision::LossScaler> scaler_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+};
+
+}  // namespace lockstep::train

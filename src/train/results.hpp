@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "cuda/memory.hpp"
+#include "cuda/stream.hpp"
+#include "precision/loss_scaler.hpp"
+
+namespace lockstep::train {
+
+/// What a finished step decided, as the host sees it.
+struct StepResult {
+  std::int64_t step;    ///< 1 for the first
+  precision::StepState state;
+};
+
+/// Brings each step's StepState to the host a fixed number of steps later, through pinned memory: the device is never
+/// waited for while it has work, and every rank sees the result of the same step at the same place of its loop.
+/// On CPU ranks results are there at once.
+class Results {
+ public:
+  static constexpr std::size_t kLag = 4;
+
+  Results(const precision::LossScaler& scaler, bool cuda);
+
+  /// After a step was put on the current stream. Returns the result of the step kLag before, if there is one.
+  std::optional<StepResult> push(std::int64_t step);
+  /// The next outstanding result; none when all were taken. Blocks until the device has passed that step.
+  std::optional<StepResult> drain();
+
+ private:
+  StepResult take();
+
+  const precision::LossScaler& scaler_;
+  bool cuda_;
+  cuda::PinnedBuffer ring_;              // StepState [kLag + 1]
+  std::vector<cuda::Event> arrived_;     // [kLag + 1]
+  std::deque<std::int64_t> outstanding_;
+};
+
+}  // namespace lockstep::train

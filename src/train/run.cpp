@@ -1,0 +1,145 @@
+#include "train/run.hpp"
+
+#include <algorithm>
+#include <iostream>
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "base/hash.hpp"
+#include "base/log.hpp"
+#include "base/text.hpp"
+#include "config/flags.hpp"
+#include "config/stored.hpp"
+#include "config/validate.hpp"
+#include "mpi/job.hpp"
+#include "train/run_folder.hpp"
+#include "train/trainer.hpp"
+
+namespace lockstep::train {
+
+namespace {
+
+/// Rank 0 opens and checks; the others get the description.
+data::DataSet open_everywhere(const std::string& path, const mpi::Communicator& world) {
+  std::string description;
+  mpi::on_root(world, [&] { description = data::DataSet::open(path).describe(); });
+  return data::DataSet::from_description(world.broadcast_text(std::move(description)));
+}
+
+void check_same_data(const nlohmann::json& state, const data::DataSet& data, const std::string& path) {
+  const std::string stored = state.at("data_fingerprint").get<std::string>();
+  if (stored == hex(data.fingerprint())) return;
+  throw UsageError(text("--data ", path, " is not the data of this run: it has ", data.rows(), " rows and fingerprint ",
+                        hex(data.fingerprint()), ", the checkpoint was made on ", state.at("data_rows").get<std::int64_t>(),
+                        " rows with fingerprint ", stored),
+                   ExitCode::configuration);
+}
+
+void check_eval_fits(const data::DataSet& data, const data::DataSet& eval) {
+  if (data.input_shape() == eval.input_shape() && data.classes() == eval.classes()) return;
+  throw UsageError(text("--eval-data has ", eval.classes(), " classes and rows of ", eval.input_row_bytes(),
+                        " bytes, --data has ", data.classes(), " classes and rows of ", data.input_row_bytes(), " bytes"),
+                   ExitCode::bad_data);
+}
+
+void introduce(const config::TrainSettings& settings, Learner& learner, const Trainer& trainer, const Course& course,
+               const Place& place, const mpi::Communicator& world) {
+  if (world.rank() != 0) return;
+  std::cout << "lockstep train: " << settings.model.name << " with " << learner.parameter_count() << " parameters in "
+            << config::word(settings.precision) << (place.cuda() ? "" : " (storage; CPU ranks compute in fp32)") << "\n"
+            << place.table << "\n"
+            << "reduction: " << learner.ranks().describe() << ", " << trainer.bucket_count() << " buckets, overlap "
+            << (settings.reduce.overlap ? "on" : "off") << "\n"
+            << "global batch " << settings.global_batch << " = " << world.size() << " ranks, "
+            << trainer.accumulation() << " micro-batches a step; CUDA graph: " << trainer.graph() << "\n"
+            << "data: " << course.data.rows() << " rows in " << course.data.shards().size() << " shards, "
+            << course.order.steps_per_epoch() << " steps an epoch; steps " << course.first_step + 1 << " to "
+            << course.last_step << std::endl;
+}
+
+void conclude(const config::TrainSettings& settings, const Trainer& trainer, const Stopwatch& clock,
+              std::int64_t last_step, const mpi::Communicator& world) {
+  if (world.rank() != 0) return;
+  mark_complete(settings.run.folder, last_step);
+  std::cout << "done: " << last_step << " steps in " << format_seconds(clock.seconds()) << "\n";
+  if (const auto& result = trainer.last_evaluation(); result && result->accuracy) {
+    char line[64];
+    std::snprintf(line, sizeof line, "test accuracy: %.2f %%", 100 * *result->accuracy);
+    std::cout << line << " of " << result->rows << " samples\n";
+  }
+  std::cout << "metrics: " << settings.run.folder << "/metrics.jsonl\n"
+            << "checkpoint: " << trainer.last_checkpoint() << std::endl;
+}
+
+}  // namespace
+
+int run_training(const config::TrainSettings& settings, const mpi::Communicator& world) {
+  mpi::check_launch(world);
+  mpi::check_settings_alike(world, config::settings_text(settings));
+  config::validate(settings, world.size());
+  const Stopwatch clock;
+  const Place place = choose_place(settings.device, world);
+  const data::DataSet data = open_everywhere(settings.data.path, world);
+  std::optional<data::DataSet> eval_data;
+  if (!settings.data.eval_path.empty()) {
+    eval_data = open_everywhere(settings.data.eval_path, world);
+    check_eval_fits(data, *eval_data);
+  }
+  const data::Order order(data.row_blocks(), settings.seed, settings.global_batch, settings.data.shuffle);
+  const std::int64_t last_step =
+      settings.run.steps > 0 ? settings.run.steps : settings.run.epochs * order.steps_per_epoch();
+
+  Learner learner(settings, data, last_step, place, world);
+  const RunFolder found = open_run_folder(settings, world);
+  if (found.checkpoint) check_same_data(learner.load(*found.checkpoint, world), data, settings.data.path);
+  if (found.step >= last_step) {
+    log::info(text("nothing to do: ", settings.run.folder, " has reached step ", found.step, " of ", last_step,
+                   "; ask for more --steps or --epochs, or take another --run folder"));
+    return 0;
+  }
+  const Course course{data, order, eval_data, found.step, last_step};
+  Trainer trainer(settings, learner, course, place, world);
+  introduce(settings, learner, trainer, course, place, world);
+  trainer.run();
+  mpi::on_root(world, [&] { conclude(settings, trainer, clock, last_step, world); });
+  return 0;
+}
+
+int run_evaluation(const config::EvalSettings& settings, const mpi::Communicator& world) {
+  mpi::check_launch(world);
+  mpi::check_settings_alike(world, config::settings_text(settings));
+  config::validate(settings);
+  const Place place = choose_place(settings.device, world);
+  const data::DataSet data = open_everywhere(settings.data, world);
+  const std::string stored = settings.run_folder + "/config.json";
+  std::string config_text;
+  mpi::on_root(world, [&] { config_text = read_text_file(stored); });
+  config::TrainSettings run = config::train_settings_from_json(world.broadcast_text(config_text), stored);
+
+  std::string folder = settings.checkpoint;
+  if (folder == "latest") {
+    const auto latest = checkpoint::find_latest(settings.run_folder, world);
+    if (!latest) {
+      DataError error(settings.run_folder, "", -1, "holds no checkpoint yet", ExitCode::input_missing);
+      error.mark_on_all_ranks();
+      throw error;
+    }
+    folder = latest->folder;
+  }
+  Learner learner(run, data, std::max<std::int64_t>(1, run.run.steps), place, world);
+  learner.load(folder, world);
+  data::Rows rows(data, data::Access::blocks);
+  const Evaluation result = evaluate(learner.model(), rows, settings.batch, run.precision, place.device, world);
+  if (world.rank() != 0) return 0;
+  char line[128];
+  std::snprintf(line, sizeof line, "eval loss %.6f", result.loss);
+  std::cout << line;
+  if (result.accuracy) {
+    std::snprintf(line, sizeof line, ", accuracy %.2f %%", 100 * *result.accuracy);
+    std::cout << line;
+  }
+  std::cout << " over " << result.rows << " rows of " << settings.data << "\ncheckpoint: " << folder << std::endl;
+  return 0;
+}
+
+}  // namespace lockstep::train

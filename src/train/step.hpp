@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+
+#include "config/settings.hpp"
+#include "models/model.hpp"
+#include "optim/optimizer.hpp"
+#include "parallel/gradient_reducer.hpp"
+#include "precision/loss_scaler.hpp"
+#include "train/input.hpp"
+
+namespace lockstep::train {
+
+/// One training step, start to end. Collective. Everything is put on the current stream; the host waits for nothing, so
+/// on CUDA the whole of run() can be captured as one graph.
+class Step {
+ public:
+  Step(models::Model& model, Input& input, parallel::GradientReducer& reducer, precision::LossScaler& scaler,
+       optim::Optimizer& optimizer, config::Precision precision, std::int64_t accumulation)
+      : model_(model), input_(input), reducer_(reducer), scaler_(scaler), optimizer_(optimizer),
+        precision_(precision), accumulation_(accumulation) {}
+
+  void run();
+
+ private:
+  models::Loss forward(const models::Batch& batch);
+
+  models::Model& model_;
+  Input& input_;
+  parallel::GradientReducer& reducer_;
+  precision::LossScaler& scaler_;
+  optim::Optimizer& optimizer_;
+  config::Precision precision_;
+  std::int64_t accumulation_;
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,50 @@
+#include <torch/torch.h>
+
+#include "base/error.hpp"
+#include "models/model.hpp"
+#include "models/registry.hpp"
+#include "support/catch.hpp"
+
+using namespace lockstep;
+
+namespace {
+
+models::ModelRequest request(const std::string& name, std::vector<std::int64_t> shape = {1, 28, 28}) {
+  models::ModelRequest request;
+  request.settings.name = name;
+  request.input_shape = std::move(shape);
+  request.classes = 10;
+  return request;
+}
+
+}  // namespace
+
+TEST_CASE("every registered model gives a finite loss, a gradient to every parameter, and takes an empty batch") {
+  for (const auto& name : models::model_names()) {
+    torch::manual_seed(1);
+    const auto model = models::make_model(request(name));
+    for (const std::int64_t rows : {3, 0}) {
+      model->zero_grad();
+      const models::Batch batch{torch::randn({rows, 1, 28, 28}), torch::zeros({rows}, at::kLong)};
+      const auto loss = model->loss(batch);
+      CHECK(std::isfinite(loss.sum.item<float>()));
+      CHECK_FALSE(loss.correct.defined());
+      loss.sum.backward();
+      for (const auto& parameter : model->named_parameters()) {
+        INFO(name << " " << parameter.key() << " rows " << rows);
+        CHECK(parameter.value().grad().defined());
+      }
+    }
+    model->eval();
+    CHECK(model->loss({torch::randn({3, 1, 28, 28}), torch::zeros({3}, at::kLong)}).correct.defined());
+  }
+}
+
+TEST_CASE("an unknown model is refused with the list and the nearest name") {
+  CHECK_THROWS_WITH(models::make_model(request("lenett")), test::contains("did you mean lenet"));
+  CHECK_THROWS_WITH(models::make_model(request("x")), test::contains("lenet, mlp"));
+}
+
+TEST_CASE("lenet refuses data that is no image") {
+  CHECK_THROWS_WITH(models::make_model(request("lenet", {784})), test::contains("--model mlp"));
+}
