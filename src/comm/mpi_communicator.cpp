@@ -19,68 +19,48 @@ namespace {
 
 constexpr std::int64_t kChunkElements = std::int64_t{1} << 20;
 
-bool is_narrow(Scalar scalar) {
-  return scalar == Scalar::float16 || scalar == Scalar::bfloat16;
+/// `Element` is what MPI sums: float for halves, otherwise the scalar itself.
+template <class Element>
+void load(const void* from, Scalar scalar, Element* to, std::int64_t count) {
+  if constexpr (std::is_same_v<Element, float>) {
+    if (scalar == Scalar::float16) return half_to_float(static_cast<const std::uint16_t*>(from), to, count);
+    if (scalar == Scalar::bfloat16)
+      return bfloat16_to_float(static_cast<const std::uint16_t*>(from), to, count);
+  }
+  std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(Element));
 }
 
-void widen(const void* from, Scalar scalar, float* to, std::int64_t count) {
-  const auto* const bits = static_cast<const std::uint16_t*>(from);
-  scalar == Scalar::float16 ? half_to_float(bits, to, count) : bfloat16_to_float(bits, to, count);
-}
-
-void narrow(const float* from, Scalar scalar, void* to, std::int64_t count) {
-  auto* const bits = static_cast<std::uint16_t*>(to);
-  scalar == Scalar::float16 ? float_to_half(from, bits, count) : float_to_bfloat16(from, bits, count);
+template <class Element>
+void store(const Element* from, Scalar scalar, void* to, std::int64_t count) {
+  if constexpr (std::is_same_v<Element, float>) {
+    if (scalar == Scalar::float16) return float_to_half(from, static_cast<std::uint16_t*>(to), count);
+    if (scalar == Scalar::bfloat16) return float_to_bfloat16(from, static_cast<std::uint16_t*>(to), count);
+  }
+  std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(Element));
 }
 
 char* at(void* data, std::int64_t element, Scalar scalar) {
   return static_cast<char*>(data) + element * size_of(scalar);
 }
 
-/// reduce_scatter by columns: `columns` of every row are gathered side by side, since MPI wants each rank's
-/// part in one piece, summed, and this rank's sum is stored. `Element` is what MPI sums: float for halves.
+/// By columns: `columns` of every row are gathered side by side, since MPI wants each rank's part in one
+/// piece, summed, and this rank's sum is stored.
 template <class Element>
-class ScatterByColumns {
- public:
-  ScatterByColumns(const mpi::Communicator& ranks, Buffer all, void* piece)
-      : ranks_(ranks), all_(all), piece_(piece), row_(row_count(all, ranks.size())) {}
-
-  void run() {
-    const std::int64_t columns = std::max<std::int64_t>(kChunkElements / ranks_.size(), 1);
-    mpi::for_each_chunk(row_, columns, [&](std::int64_t begin, std::int64_t count) {
-      packed_.resize(static_cast<std::size_t>(count * ranks_.size()));
-      summed_.resize(static_cast<std::size_t>(count));
-      for (int rank = 0; rank < ranks_.size(); ++rank)
-        load(rank * row_ + begin, packed_.data() + rank * count, count);
-      ranks_.sum_scatter(packed_.data(), summed_.data(), count);
-      store(begin, count);
-    });
-  }
-
- private:
-  void load(std::int64_t element, Element* to, std::int64_t count) {
-    const char* const from = at(all_.data, element, all_.scalar);
-    if constexpr (std::is_same_v<Element, float>) {
-      if (is_narrow(all_.scalar)) return widen(from, all_.scalar, to, count);
+void scatter_sums(const mpi::Communicator& ranks, const Buffer& all, void* piece) {
+  const std::int64_t row = row_count(all, ranks.size());
+  const std::int64_t columns = std::max<std::int64_t>(kChunkElements / ranks.size(), 1);
+  std::vector<Element> packed;
+  std::vector<Element> summed;
+  mpi::for_each_chunk(row, columns, [&](std::int64_t begin, std::int64_t count) {
+    packed.resize(static_cast<std::size_t>(count * ranks.size()));
+    summed.resize(static_cast<std::size_t>(count));
+    for (int rank = 0; rank < ranks.size(); ++rank) {
+      load(at(all.data, rank * row + begin, all.scalar), all.scalar, packed.data() + rank * count, count);
     }
-    std::memcpy(to, from, static_cast<std::size_t>(count * size_of(all_.scalar)));
-  }
-
-  void store(std::int64_t element, std::int64_t count) {
-    char* const to = at(piece_, element, all_.scalar);
-    if constexpr (std::is_same_v<Element, float>) {
-      if (is_narrow(all_.scalar)) return narrow(summed_.data(), all_.scalar, to, count);
-    }
-    std::memcpy(to, summed_.data(), static_cast<std::size_t>(count * size_of(all_.scalar)));
-  }
-
-  const mpi::Communicator& ranks_;
-  Buffer all_;
-  void* piece_;
-  std::int64_t row_;
-  std::vector<Element> packed_;
-  std::vector<Element> summed_;
-};
+    ranks.sum_scatter(packed.data(), summed.data(), count);
+    store(summed.data(), all.scalar, at(piece, begin, all.scalar), count);
+  });
+}
 
 }  // namespace
 
@@ -119,7 +99,7 @@ void MpiCommunicator::work() {
     if (error) {
       // MPI may still write to the chunk of a sum that was given up. It is left behind: the job is about to
       // end.
-      static_cast<void>(new std::vector<float>(std::move(wide_)));
+      static_cast<void>(new auto(std::move(chunk_)));
       error_ = error;
       queue_.clear();
     }
@@ -129,27 +109,30 @@ void MpiCommunicator::work() {
 
 void MpiCommunicator::reduce(const Buffer& buffer) {
   switch (buffer.scalar) {
-    case Scalar::float32:
-      return ranks_.sum(static_cast<float*>(buffer.data), buffer.count);
-    case Scalar::float64:
-      return ranks_.sum(static_cast<double*>(buffer.data), buffer.count);
-    case Scalar::int64:
-      return ranks_.sum(static_cast<std::int64_t*>(buffer.data), buffer.count);
-    case Scalar::uint8:
-      return ranks_.sum(static_cast<std::uint8_t*>(buffer.data), buffer.count);
     case Scalar::float16:
     case Scalar::bfloat16:
-      return reduce_narrow(buffer);
+    case Scalar::float32:
+      return reduce_as<float>(buffer);
+    case Scalar::float64:
+      return reduce_as<double>(buffer);
+    case Scalar::int64:
+      return reduce_as<std::int64_t>(buffer);
+    case Scalar::uint8:
+      return reduce_as<std::uint8_t>(buffer);
   }
 }
 
-void MpiCommunicator::reduce_narrow(const Buffer& buffer) {
-  wide_.resize(static_cast<std::size_t>(std::min(buffer.count, kChunkElements)));
+/// Through a chunk of our own even where nothing is widened: when a sum is given up, the caller's memory may
+/// go at once.
+template <class Element>
+void MpiCommunicator::reduce_as(const Buffer& buffer) {
+  chunk_.resize(static_cast<std::size_t>(std::min(buffer.count, kChunkElements)) * sizeof(Element));
+  auto* const chunk = reinterpret_cast<Element*>(chunk_.data());
   mpi::for_each_chunk(buffer.count, kChunkElements, [&](std::int64_t begin, std::int64_t count) {
-    char* const bits = at(buffer.data, begin, buffer.scalar);
-    widen(bits, buffer.scalar, wide_.data(), count);
-    ranks_.sum(wide_.data(), count);
-    narrow(wide_.data(), buffer.scalar, bits, count);
+    char* const values = at(buffer.data, begin, buffer.scalar);
+    load(values, buffer.scalar, chunk, count);
+    ranks_.sum(chunk, count);
+    store(chunk, buffer.scalar, values, count);
   });
 }
 
@@ -189,13 +172,13 @@ void MpiCommunicator::reduce_scatter(Buffer all, void* piece) {
     case Scalar::float16:
     case Scalar::bfloat16:
     case Scalar::float32:
-      return ScatterByColumns<float>(ranks_, all, piece).run();
+      return scatter_sums<float>(ranks_, all, piece);
     case Scalar::float64:
-      return ScatterByColumns<double>(ranks_, all, piece).run();
+      return scatter_sums<double>(ranks_, all, piece);
     case Scalar::int64:
-      return ScatterByColumns<std::int64_t>(ranks_, all, piece).run();
+      return scatter_sums<std::int64_t>(ranks_, all, piece);
     case Scalar::uint8:
-      return ScatterByColumns<std::uint8_t>(ranks_, all, piece).run();
+      return scatter_sums<std::uint8_t>(ranks_, all, piece);
   }
 }
 

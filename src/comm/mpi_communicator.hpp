@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstddef>
 #include <deque>
 #include <exception>
 #include <memory>
@@ -38,11 +39,12 @@ class MpiCommunicator final : public Communicator {
  private:
   void work();
   void reduce(const Buffer& buffer);
-  void reduce_narrow(const Buffer& buffer);
+  template <class Element>
+  void reduce_as(const Buffer& buffer);
 
   std::atomic<bool> stop_ = false;
-  mpi::Communicator ranks_;  ///< used by one thread at a time: the worker while the queue is not idle
-  std::vector<float> wide_;  ///< a chunk of halves while they are summed
+  mpi::Communicator ranks_;       ///< used by one thread at a time: the worker while the queue is not idle
+  std::vector<std::byte> chunk_;  ///< what is being summed
 
   std::mutex mutex_;  ///< of what follows
   std::condition_variable changed_;

@@ -36,7 +36,7 @@ void CommunicatorTraits::release(MPI_Comm raw) noexcept {
   if (!finalized) MPI_Comm_free(&raw);
 }
 
-Communicator::Communicator(MPI_Comm raw) : handle_(raw) {
+Communicator::Communicator(MPI_Comm raw) : handle_(std::make_shared<const Handle<CommunicatorTraits>>(raw)) {
   check(MPI_Comm_set_errhandler(raw, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check(MPI_Comm_rank(raw, &rank_), "MPI_Comm_rank");
   check(MPI_Comm_size(raw, &size_), "MPI_Comm_size");
@@ -70,13 +70,14 @@ void Communicator::wait(MPI_Request request, const char* call, std::int64_t byte
     check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), call);
     if (done) return;
     pause_between_tests(tests);
-    if (patience.stop && patience.stop->load(std::memory_order_relaxed)) {
-      throw Error(ExitCode::unavailable,
-                  text(call, " was given up on rank ", rank_, ", which is leaving the job"));
-    }
-    if (watch.seconds() > patience.timeout_seconds) {
-      throw TimeoutError(call, sequence_, rank_, bytes, watch.seconds());
-    }
+    const bool stopped = patience.stop && patience.stop->load(std::memory_order_relaxed);
+    if (!stopped && watch.seconds() <= patience.timeout_seconds) continue;
+    // MPI goes on with the collective in later calls, which would crash if the communicator was freed: keep
+    // it for ever.
+    static_cast<void>(new auto(handle_));
+    if (!stopped) throw TimeoutError(call, sequence_, rank_, bytes, watch.seconds());
+    throw Error(ExitCode::unavailable,
+                text(call, " was given up on rank ", rank_, ", which is leaving the job"));
   }
 }
 

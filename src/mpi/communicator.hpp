@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -38,7 +39,7 @@ class Communicator {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  MPI_Comm raw() const { return handle_.get(); }
+  MPI_Comm raw() const { return handle_->get(); }
 
   /// The same ranks with message traffic of their own, so that another thread may use it at the same time.
   Communicator duplicate() const;
@@ -95,7 +96,7 @@ class Communicator {
                    std::int64_t element_bytes) const;
   void reduce_one(void* value, MPI_Datatype type, MPI_Op operation) const;
 
-  Handle<CommunicatorTraits> handle_;
+  std::shared_ptr<const Handle<CommunicatorTraits>> handle_;  ///< shared with collectives that were given up
   Patience patience_;
   mutable std::int64_t sequence_ = 0;  ///< collectives so far, to name one in an error
   int rank_ = 0;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -180,20 +181,38 @@ TEST_CASE("a started reduction runs beside the calling thread", "[ranks]") {
 TEST_CASE("an error in the background surfaces in finish and in every call after it", "[ranks]") {
   const auto world = mpi::Communicator::world();
   if (world.size() == 1) return;  // nobody to wait for
-  {
-    Options options;
-    options.timeout_seconds = world.rank() == 0 ? 0.2 : 60;
-    MpiCommunicator ranks(world, options);
-    static std::vector<float> values(1000, 1);  // MPI may still write to them after the error
-    if (world.rank() == 0) {
-      ranks.start_all_reduce({values.data(), 1000, Scalar::float32});
-      CHECK_THROWS_AS(ranks.finish(), TimeoutError);
-      CHECK_THROWS_AS(ranks.start_all_reduce({values.data(), 1000, Scalar::float32}), TimeoutError);
-      CHECK_THROWS_AS(ranks.barrier(), TimeoutError);
-    }
-    world.barrier();
-    if (world.rank() != 0) ranks.start_all_reduce({values.data(), 1000, Scalar::float32});
-  }  // leaving does not wait for ranks that never come
+  MpiCommunicator ranks(world, {.timeout_seconds = world.rank() == 0 ? 0.2 : 60});
+  std::vector<float> values(1000, 1);
+  const Buffer buffer = {values.data(), 1000, Scalar::float32};
+  if (world.rank() == 0) {
+    ranks.start_all_reduce(buffer);
+    CHECK_THROWS_AS(ranks.finish(), TimeoutError);
+    CHECK_THROWS_AS(ranks.start_all_reduce(buffer), TimeoutError);
+    CHECK_THROWS_AS(ranks.barrier(), TimeoutError);
+  }
+  world.barrier();
+  if (world.rank() != 0) ranks.all_reduce(buffer);  // so that nothing is left unfinished
+  world.barrier();
+  CHECK(values[0] == (world.rank() == 0 ? 1.f : static_cast<float>(world.size())));
+}
+
+TEST_CASE("leaving does not wait for ranks that never come", "[ranks]") {
+  const auto world = mpi::Communicator::world();
+  if (world.size() == 1) return;
+  auto ranks = std::make_unique<MpiCommunicator>(world, Options{.timeout_seconds = 60});
+  if (world.rank() != 0) {
+    std::vector<std::uint16_t> values(1000);
+    ranks->start_all_reduce({values.data(), 1000, Scalar::float16});
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    const Stopwatch watch;
+    ranks.reset();
+    CHECK(watch.seconds() < 5);
+  }
+  world.barrier();
+  if (world.rank() == 0) {  // so that nothing is left unfinished
+    std::vector<std::uint16_t> values(1000);
+    ranks->all_reduce({values.data(), 1000, Scalar::float16});
+  }
   world.barrier();
 }
 
