@@ -58,6 +58,9 @@ else()
   target_link_libraries(lockstep_hdf5_api INTERFACE ${HDF5_C_LIBRARIES})
 endif()
 
+if(POLICY CMP0167)
+  cmake_policy(SET CMP0167 OLD)   # CMake's own search for Boost: distributions' Boost packages differ in what they bring
+endif()
 set(Boost_USE_STATIC_LIBS ON)   # a binary that also runs where another Boost is installed
 find_package(Boost REQUIRED COMPONENTS program_options)
 find_path(nlohmann_include nlohmann/json.hpp REQUIRED)
