@@ -27,16 +27,19 @@ std::optional<double> number(std::string_view field) {
 
 class Parser {
  public:
-  Parser(std::string_view content, const std::string& path, std::int64_t values_per_row, std::int64_t label_column)
+  Parser(std::string_view content, const std::string& path, std::int64_t values_per_row,
+         std::int64_t label_column)
       : content_(content), path_(path), values_(values_per_row), label_(label_column) {
     if (label_ < 0) label_ += values_ + 1;
     if (label_ < 0 || label_ > values_) {
-      throw UsageError(text("label column ", label_column, " is outside of lines of ", values_, " values and a label"));
+      throw UsageError(
+          text("label column ", label_column, " is outside of lines of ", values_, " values and a label"));
     }
   }
 
   CsvImages parse() {
-    while (!content_.empty() && (content_.back() == '\n' || content_.back() == '\r')) content_.remove_suffix(1);
+    while (!content_.empty() && (content_.back() == '\n' || content_.back() == '\r'))
+      content_.remove_suffix(1);
     while (!content_.empty()) {
       const std::size_t end = content_.find('\n');
       parse_line(trimmed(content_.substr(0, end)));
@@ -69,18 +72,21 @@ class Parser {
       return;
     }
     if (static_cast<std::int64_t>(fields_.size()) != values_ + 1) {
-      refuse(text("has ", fields_.size(), " fields, not ", values_ + 1, " (", values_, " values and the label)"));
+      refuse(text("has ", fields_.size(), " fields, not ", values_ + 1, " (", values_,
+                  " values and the label)"));
     }
     for (std::size_t i = 0; i < fields_.size(); ++i) {
-      if (i == label_index) images_.labels.push_back(label(fields_[i], i));
-      else images_.values.push_back(static_cast<std::uint8_t>(whole(fields_[i], i, 255)));
+      if (i == label_index)
+        images_.labels.push_back(label(fields_[i], i));
+      else
+        images_.values.push_back(static_cast<std::uint8_t>(whole(fields_[i], i, 255)));
     }
     images_.lines.push_back(line_);
     ++images_.rows;
   }
 
   std::int64_t label(std::string_view field, std::size_t column) const {
-    constexpr std::int64_t kMaximumLabel = (std::int64_t{1} << 31) - 1;   // stored as int32 at most
+    constexpr std::int64_t kMaximumLabel = (std::int64_t{1} << 31) - 1;  // stored as int32 at most
     return whole(field, column, kMaximumLabel);
   }
 
@@ -90,11 +96,13 @@ class Parser {
     const auto [end, failure] = std::from_chars(field.data(), field.data() + field.size(), value);
     if (failure != std::errc{} || end != field.data() + field.size()) {
       const std::optional<double> real = number(field);
-      if (!real) refuse(text("holds \"", field.substr(0, 40), "\" in column ", column, ", which is no number"));
+      if (!real)
+        refuse(text("holds \"", field.substr(0, 40), "\" in column ", column, ", which is no number"));
       value = std::floor(*real) == *real && std::abs(*real) < 1e15 ? static_cast<std::int64_t>(*real) : -1;
     }
     if (value < 0 || value > maximum) {
-      refuse(text("holds ", field, " in column ", column, "; whole numbers from 0 to ", maximum, " are read"));
+      refuse(
+          text("holds ", field, " in column ", column, "; whole numbers from 0 to ", maximum, " are read"));
     }
     return value;
   }

@@ -29,7 +29,8 @@ std::string read_plain_or_gzip(const std::string& path) {
   if (!decompressor) throw Error(ExitCode::operating_system, "no memory to inflate " + path);
   std::string plain;
   std::size_t read = 0;
-  std::size_t room = std::max(kLeastRoom, 4 * stored.size());   // doubled until it suffices; the stored size may lie
+  std::size_t room =
+      std::max(kLeastRoom, 4 * stored.size());  // doubled until it suffices; the stored size may lie
   while (read < stored.size()) {
     const std::size_t begin = plain.size();
     plain.resize(begin + room);
@@ -44,7 +45,8 @@ std::string read_plain_or_gzip(const std::string& path) {
       continue;
     }
     if (result != LIBDEFLATE_SUCCESS) {
-      throw DataError(path, "", -1, text("its gzip data is damaged or cut off after byte ", read, " of ", stored.size()));
+      throw DataError(path, "", -1,
+                      text("its gzip data is damaged or cut off after byte ", read, " of ", stored.size()));
     }
     plain.resize(begin + made);
     read += used;

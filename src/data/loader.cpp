@@ -18,14 +18,17 @@ void check_settings(const LoaderSettings& settings, const DataSet& data) {
   if (settings.world < 1 || settings.rank < 0 || settings.rank >= settings.world) {
     refuse("rank ", settings.rank, " of world size ", settings.world, " does not exist");
   }
-  if (settings.prefetch < 1) refuse("the loader reads ", settings.prefetch, " batches ahead; it must be at least 1");
-  if (settings.accumulation < 1) refuse("a step has ", settings.accumulation, " micro-batches; it must have at least 1");
+  if (settings.prefetch < 1)
+    refuse("the loader reads ", settings.prefetch, " batches ahead; it must be at least 1");
+  if (settings.accumulation < 1)
+    refuse("a step has ", settings.accumulation, " micro-batches; it must have at least 1");
   if (settings.first_step < 0) refuse("the first step is ", settings.first_step, "; it must be at least 0");
   const std::int64_t shift = settings.augment_shift;
   if (shift == 0) return;
   const Shape& shape = data.input_shape();
   if (shape.size() != 3) {
-    refuse("rows of shape ", hdf5::to_text(shape), " cannot be shifted: only images [channels, height, width] can");
+    refuse("rows of shape ", hdf5::to_text(shape),
+           " cannot be shifted: only images [channels, height, width] can");
   }
   if (shift < 0 || shift >= shape[1] || shift >= shape[2]) {
     refuse("images of ", shape[1], " x ", shape[2], " cannot be shifted by up to ", shift, " pixels");
@@ -51,7 +54,8 @@ class SignalsBlocked {
 }  // namespace
 
 std::shared_ptr<void> host_memory(std::int64_t bytes) {
-  return {::operator new(static_cast<std::size_t>(bytes), kAlignment), [](void* memory) { ::operator delete(memory, kAlignment); }};
+  return {::operator new(static_cast<std::size_t>(bytes), kAlignment),
+          [](void* memory) { ::operator delete(memory, kAlignment); }};
 }
 
 Loader::Loader(const DataSet& data, Order order, LoaderSettings settings)
@@ -59,7 +63,8 @@ Loader::Loader(const DataSet& data, Order order, LoaderSettings settings)
       order_(std::move(order)),
       settings_(std::move(settings)),
       capacity_((order_.global_batch() + settings_.world - 1) / settings_.world),
-      rows_(data_, order_.mode() == config::ShuffleMode::full ? Access::rows : Access::blocks, settings_.cache_bytes),
+      rows_(data_, order_.mode() == config::ShuffleMode::full ? Access::rows : Access::blocks,
+            settings_.cache_bytes),
       slots_(static_cast<std::size_t>(settings_.prefetch)),
       scratch_(static_cast<std::size_t>(settings_.augment_shift > 0 ? data_.input_row_bytes() : 0)),
       next_step_(settings_.first_step) {
@@ -91,13 +96,15 @@ const Slot& Loader::next() {
   const Stopwatch waited;
   std::unique_lock lock(mutex_);
   if (full_.empty() && !failure_ && next_step_ >= settings_.end_step) {
-    throw UsageError(text("step ", next_step_, " was asked of a loader that ends before step ", settings_.end_step));
+    throw UsageError(
+        text("step ", next_step_, " was asked of a loader that ends before step ", settings_.end_step));
   }
   if (held_ == slots_.size()) {
-    throw UsageError(text("all ", held_, " slots of the loader are held; release one before asking for the next"));
+    throw UsageError(
+        text("all ", held_, " slots of the loader are held; release one before asking for the next"));
   }
   changed_.wait(lock, [&] { return !full_.empty() || failure_; });
-  if (full_.empty()) std::rethrow_exception(failure_);   // after the slots that were filled before it
+  if (full_.empty()) std::rethrow_exception(failure_);  // after the slots that were filled before it
   Slot* slot = full_.front();
   full_.pop_front();
   ++next_step_;
@@ -109,7 +116,8 @@ const Slot& Loader::next() {
 void Loader::release(const Slot& slot, std::function<void()> wait_until_free) {
   {
     const std::lock_guard lock(mutex_);
-    free_.push_back({&slots_.at(static_cast<std::size_t>(&slot - slots_.data())), std::move(wait_until_free)});
+    free_.push_back(
+        {&slots_.at(static_cast<std::size_t>(&slot - slots_.data())), std::move(wait_until_free)});
     --held_;
   }
   changed_.notify_all();

@@ -31,15 +31,24 @@ void swap_bytes(std::int64_t element_bytes, std::byte* data, std::int64_t count)
 void to_int64(hdf5::Scalar scalar, const std::byte* in, std::int64_t count, std::int64_t* out) {
   using hdf5::Scalar;
   switch (scalar) {
-    case Scalar::uint8: return widen<std::uint8_t>(in, count, out);
-    case Scalar::int8: return widen<std::int8_t>(in, count, out);
-    case Scalar::uint16: return widen<std::uint16_t>(in, count, out);
-    case Scalar::int16: return widen<std::int16_t>(in, count, out);
-    case Scalar::uint32: return widen<std::uint32_t>(in, count, out);
-    case Scalar::int32: return widen<std::int32_t>(in, count, out);
-    case Scalar::uint64: return widen<std::uint64_t>(in, count, out);
-    case Scalar::int64: return widen<std::int64_t>(in, count, out);
-    default: throw UsageError(text("labels are integers, not ", hdf5::name(scalar)));
+    case Scalar::uint8:
+      return widen<std::uint8_t>(in, count, out);
+    case Scalar::int8:
+      return widen<std::int8_t>(in, count, out);
+    case Scalar::uint16:
+      return widen<std::uint16_t>(in, count, out);
+    case Scalar::int16:
+      return widen<std::int16_t>(in, count, out);
+    case Scalar::uint32:
+      return widen<std::uint32_t>(in, count, out);
+    case Scalar::int32:
+      return widen<std::int32_t>(in, count, out);
+    case Scalar::uint64:
+      return widen<std::uint64_t>(in, count, out);
+    case Scalar::int64:
+      return widen<std::int64_t>(in, count, out);
+    default:
+      throw UsageError(text("labels are integers, not ", hdf5::name(scalar)));
   }
 }
 

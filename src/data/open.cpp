@@ -15,14 +15,15 @@ namespace lockstep::data {
 namespace {
 
 constexpr const char* kFormat = "lockstep-1";
-constexpr std::int64_t kBlockBytes = 1 << 20;    // a row block of contiguous data
-constexpr std::int64_t kScanRows = 1 << 16;      // labels looked at together
+constexpr std::int64_t kBlockBytes = 1 << 20;  // a row block of contiguous data
+constexpr std::int64_t kScanRows = 1 << 16;    // labels looked at together
 
 std::vector<std::string> shard_paths(const std::string& path) {
   std::error_code failure;
   const auto status = std::filesystem::status(path, failure);
   if (!std::filesystem::exists(status)) {
-    throw DataError(path, "", -1, "no such folder or file; lockstep pack makes a data set", ExitCode::input_missing);
+    throw DataError(path, "", -1, "no such folder or file; lockstep pack makes a data set",
+                    ExitCode::input_missing);
   }
   if (!std::filesystem::is_directory(status)) return {path};
   std::vector<std::string> paths;
@@ -33,7 +34,8 @@ std::vector<std::string> shard_paths(const std::string& path) {
     if (ending == ".h5" || ending == ".hdf5") paths.push_back(entry.path().string());
   }
   if (paths.empty()) {
-    throw DataError(path, "", -1, "holds no *.h5 or *.hdf5 shard; lockstep pack makes some", ExitCode::input_missing);
+    throw DataError(path, "", -1, "holds no *.h5 or *.hdf5 shard; lockstep pack makes some",
+                    ExitCode::input_missing);
   }
   std::sort(paths.begin(), paths.end());
   return paths;
@@ -58,10 +60,11 @@ Storage storage_of(const hdf5::Dataset& dataset, std::int64_t contiguous_rows, s
   }
   for (const hdf5::Filter& filter : dataset.filters()) {
     if (filter.available) continue;
-    throw DataError(dataset.path(), dataset.name(), -1,
-                    text("needs HDF5 filter ", filter.id, " (", filter.name.empty() ? "unnamed" : filter.name,
-                         "), which this machine does not have; install its plug-in and set HDF5_PLUGIN_PATH, or rewrite "
-                         "the shard with h5repack -f GZIP=4"));
+    throw DataError(
+        dataset.path(), dataset.name(), -1,
+        text("needs HDF5 filter ", filter.id, " (", filter.name.empty() ? "unnamed" : filter.name,
+             "), which this machine does not have; install its plug-in and set HDF5_PLUGIN_PATH, or rewrite "
+             "the shard with h5repack -f GZIP=4"));
   }
   Storage storage;
   storage.big_endian = dataset.big_endian();
@@ -85,9 +88,10 @@ void check_labels(const hdf5::Dataset& targets, std::int64_t classes) {
   const std::int64_t element_bytes = hdf5::size_bytes(targets.scalar());
   std::vector<std::byte> stored;
   std::vector<std::int64_t> labels;
-  const std::int64_t step = targets.layout() == hdf5::Layout::chunked
-                                ? std::max(kScanRows / targets.chunk()[0], std::int64_t{1}) * targets.chunk()[0]
-                                : kScanRows;
+  const std::int64_t step =
+      targets.layout() == hdf5::Layout::chunked
+          ? std::max(kScanRows / targets.chunk()[0], std::int64_t{1}) * targets.chunk()[0]
+          : kScanRows;
   for (std::int64_t first = 0; first < targets.rows(); first += step) {
     const std::int64_t rows = std::min(step, targets.rows() - first);
     stored.resize(static_cast<std::size_t>(rows * element_bytes));
@@ -114,9 +118,10 @@ void check_normalisation(const hdf5::File& file, Found& found) {
   const auto channels = static_cast<std::size_t>(found.input_shape.empty() ? 1 : found.input_shape[0]);
   const auto fits = [&](std::size_t count) { return count == 1 || count == channels; };
   if (!fits(found.mean.size()) || found.mean.size() != found.std_deviation.size()) {
-    throw DataError(file.path(), "", -1,
-                    text("attributes mean and std hold ", found.mean.size(), " and ", found.std_deviation.size(),
-                         " numbers; both must hold 1 or one for each of the ", channels, " channels"));
+    throw DataError(
+        file.path(), "", -1,
+        text("attributes mean and std hold ", found.mean.size(), " and ", found.std_deviation.size(),
+             " numbers; both must hold 1 or one for each of the ", channels, " channels"));
   }
   for (const double deviation : found.std_deviation) {
     if (deviation > 0) continue;
@@ -125,28 +130,33 @@ void check_normalisation(const hdf5::File& file, Found& found) {
 }
 
 void check_datasets(const hdf5::Dataset& inputs, const hdf5::Dataset& targets) {
-  if (inputs.shape().empty()) throw DataError(inputs.path(), "inputs", -1, "is one number; it must be [rows, ...]");
+  if (inputs.shape().empty())
+    throw DataError(inputs.path(), "inputs", -1, "is one number; it must be [rows, ...]");
   if (inputs.row_bytes() == 0) {
-    throw DataError(inputs.path(), "inputs", -1, text("has shape ", hdf5::to_text(inputs.shape()), ": rows of nothing"));
+    throw DataError(inputs.path(), "inputs", -1,
+                    text("has shape ", hdf5::to_text(inputs.shape()), ": rows of nothing"));
   }
   if (targets.shape().size() != 1) {
-    throw DataError(targets.path(), "targets", -1,
-                    text("has shape ", hdf5::to_text(targets.shape()), "; it must be [rows], one label each"));
+    throw DataError(
+        targets.path(), "targets", -1,
+        text("has shape ", hdf5::to_text(targets.shape()), "; it must be [rows], one label each"));
   }
   if (!hdf5::is_integer(targets.scalar())) {
     throw DataError(targets.path(), "targets", -1,
                     text("holds ", hdf5::name(targets.scalar()), "; labels are integers"));
   }
   if (inputs.rows() != targets.rows()) {
-    throw DataError(inputs.path(), "", -1,
-                    text("inputs has ", inputs.rows(), " rows, targets has ", targets.rows(), "; they must be equal"));
+    throw DataError(
+        inputs.path(), "", -1,
+        text("inputs has ", inputs.rows(), " rows, targets has ", targets.rows(), "; they must be equal"));
   }
 }
 
 Found inspect(const std::string& path) {
   const hdf5::File file = hdf5::File::open(path);
   if (!file.has_attribute("format")) {
-    throw DataError(path, "", -1, text("has no attribute format = \"", kFormat, "\"; pack it with lockstep pack"));
+    throw DataError(path, "", -1,
+                    text("has no attribute format = \"", kFormat, "\"; pack it with lockstep pack"));
   }
   if (const std::string format = file.string("format"); format != kFormat) {
     throw DataError(path, "", -1, text("has format \"", format, "\"; this version reads \"", kFormat, "\""));
@@ -162,7 +172,8 @@ Found inspect(const std::string& path) {
   found.input_scalar = inputs.scalar();
   found.target_scalar = targets.scalar();
   found.classes = file.integer("classes");
-  if (found.classes < 1) throw DataError(path, "", -1, text("attribute classes is ", found.classes, ", below 1"));
+  if (found.classes < 1)
+    throw DataError(path, "", -1, text("attribute classes is ", found.classes, ", below 1"));
   found.shard.inputs = storage_of(inputs, kBlockBytes / inputs.row_bytes(), found.shard.file_bytes);
   found.shard.targets = storage_of(targets, found.shard.inputs.block_rows, found.shard.file_bytes);
   check_normalisation(file, found);

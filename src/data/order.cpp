@@ -10,9 +10,9 @@ namespace lockstep::data {
 
 namespace {
 
-constexpr std::int64_t kFullShuffleBytes = std::int64_t{1} << 30;   // below it the page cache holds all rows
+constexpr std::int64_t kFullShuffleBytes = std::int64_t{1} << 30;  // below it the page cache holds all rows
 constexpr std::int64_t kMaximumLanes = 64;
-constexpr std::int64_t kWindowBlocks = 4;   // 1 would give class-sorted shards batches of few classes
+constexpr std::int64_t kWindowBlocks = 4;  // 1 would give class-sorted shards batches of few classes
 
 // Keys of independent choices.
 enum class Purpose : std::uint64_t { rows = 1, blocks = 2, window = 3 };
@@ -44,7 +44,8 @@ Share micro_share(const Share& rank_share, std::int64_t micro, std::int64_t accu
 
 Order::Order(RowBlocks blocks, std::uint64_t seed, std::int64_t global_batch, config::ShuffleMode mode)
     : blocks_(std::move(blocks)), seed_(seed), global_batch_(global_batch), mode_(mode) {
-  if (global_batch_ < 1) throw UsageError(text("the global batch is ", global_batch_, "; it must be at least 1"));
+  if (global_batch_ < 1)
+    throw UsageError(text("the global batch is ", global_batch_, "; it must be at least 1"));
   if (blocks_.edges.size() < 2) throw DataError("data set", "", -1, "holds no rows");
   if (mode_ == config::ShuffleMode::automatic) {
     const bool small = rows() <= kFullShuffleBytes / std::max<std::int64_t>(blocks_.row_bytes, 1);
@@ -53,7 +54,9 @@ Order::Order(RowBlocks blocks, std::uint64_t seed, std::int64_t global_batch, co
   if (mode_ == config::ShuffleMode::blocks) lanes_ = choose_lanes(global_batch_, blocks_.count());
 }
 
-std::int64_t Order::steps_per_epoch() const { return (rows() + global_batch_ - 1) / global_batch_; }
+std::int64_t Order::steps_per_epoch() const {
+  return (rows() + global_batch_ - 1) / global_batch_;
+}
 
 std::int64_t Order::batch_size(std::int64_t step) const {
   return std::min(global_batch_, rows() - step % steps_per_epoch() * global_batch_);
@@ -89,8 +92,8 @@ void Order::enter_epoch(std::int64_t epoch) {
   epoch_ = epoch;
 }
 
-// Full steps take `each` rows of every lane. What the lanes then have left, less than a global batch in all since their
-// sizes differ by one at most, makes up the last step, one lane after the other.
+// Full steps take `each` rows of every lane. What the lanes then have left, less than a global batch in all
+// since their sizes differ by one at most, makes up the last step, one lane after the other.
 Order::Place Order::place(std::int64_t step_of_epoch, std::int64_t position) const {
   const std::int64_t each = global_batch_ / lanes_;
   const std::int64_t taken = step_of_epoch * each;
@@ -104,7 +107,8 @@ Order::Place Order::place(std::int64_t step_of_epoch, std::int64_t position) con
   }
 }
 
-// Windows are counted from the block in which the lane begins; a lane's first and last window may be cut by its ends.
+// Windows are counted from the block in which the lane begins; a lane's first and last window may be cut by
+// its ends.
 std::int64_t Order::block_row(const Place& place) const {
   const Share lane = share(rows(), place.lane, lanes_);
   const std::int64_t position = lane.first + place.index;

@@ -27,10 +27,12 @@ enum class Purpose : std::uint64_t { split = 32, order = 33 };
 
 fs::path folder_path(const std::string& path) {
   fs::path folder = fs::path(path).lexically_normal();
-  return folder.has_filename() ? folder : folder.parent_path();   // "train/" is "train"
+  return folder.has_filename() ? folder : folder.parent_path();  // "train/" is "train"
 }
 
-fs::path beside(const fs::path& folder, const char* ending) { return folder.string() + ending; }
+fs::path beside(const fs::path& folder, const char* ending) {
+  return folder.string() + ending;
+}
 
 void check_settings(const PackCsv& settings) {
   const auto refuse = [](const auto&... words) { throw UsageError(text(words...)); };
@@ -55,12 +57,13 @@ void check_settings(const PackCsv& settings) {
 // A folder may be made, filled when empty, and replaced when all it holds is shards and that was asked for.
 void check_folder(const fs::path& folder, bool overwrite) {
   if (!fs::exists(folder)) return;
-  if (!fs::is_directory(folder)) throw UsageError(folder.string() + " is a file, not a folder", ExitCode::cannot_create);
+  if (!fs::is_directory(folder))
+    throw UsageError(folder.string() + " is a file, not a folder", ExitCode::cannot_create);
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string ending = entry.path().extension().string();
     if (ending != ".h5" && ending != ".hdf5") {
-      throw UsageError(text(folder.string(), " holds something that is no shard (", entry.path().filename().string(),
-                            "); name another folder"),
+      throw UsageError(text(folder.string(), " holds something that is no shard (",
+                            entry.path().filename().string(), "); name another folder"),
                        ExitCode::cannot_create);
     }
     if (!overwrite) {
@@ -71,7 +74,8 @@ void check_folder(const fs::path& folder, bool overwrite) {
   }
 }
 
-// Puts the finished folder in its place. The old one is set aside before it is removed, so that a kill loses neither.
+// Puts the finished folder in its place. The old one is set aside before it is removed, so that a kill loses
+// neither.
 void swap_in(const fs::path& finished, const fs::path& folder) {
   const fs::path old = beside(folder, ".old");
   if (fs::exists(folder)) {
@@ -83,11 +87,12 @@ void swap_in(const fs::path& finished, const fs::path& folder) {
 }
 
 struct Split {
-  std::vector<std::int64_t> train;   // rows of the CSV file
+  std::vector<std::int64_t> train;  // rows of the CSV file
   std::vector<std::int64_t> test;
 };
 
-// Test rows of each class: its exact proportion rounded down, and one more for the largest remainders (lower class first).
+// Test rows of each class: its exact proportion rounded down, and one more for the largest remainders (lower
+// class first).
 std::vector<std::int64_t> test_counts(const std::vector<std::int64_t>& class_rows, std::int64_t test_count) {
   const std::int64_t rows = std::accumulate(class_rows.begin(), class_rows.end(), std::int64_t{0});
   std::vector<std::int64_t> counts;
@@ -131,8 +136,10 @@ Split split_rows(const CsvImages& images, std::int64_t classes, const PackCsv& s
   return split;
 }
 
-// Mean and deviation of each channel over `rows`, of values / 255. Whole-number sums: no order of adding matters.
-void measure(const CsvImages& images, const std::vector<std::int64_t>& rows, const Shape& shape, PackResult& result) {
+// Mean and deviation of each channel over `rows`, of values / 255. Whole-number sums: no order of adding
+// matters.
+void measure(const CsvImages& images, const std::vector<std::int64_t>& rows, const Shape& shape,
+             PackResult& result) {
   const auto channels = static_cast<std::size_t>(shape.size() > 1 ? shape[0] : 1);
   const std::size_t width = images.values.size() / static_cast<std::size_t>(images.rows);
   const std::size_t plane = width / channels;
@@ -140,7 +147,8 @@ void measure(const CsvImages& images, const std::vector<std::int64_t>& rows, con
     std::uint64_t sum = 0;
     std::uint64_t squares = 0;
     for (const std::int64_t row : rows) {
-      const std::uint8_t* values = images.values.data() + static_cast<std::size_t>(row) * width + channel * plane;
+      const std::uint8_t* values =
+          images.values.data() + static_cast<std::size_t>(row) * width + channel * plane;
       for (std::size_t i = 0; i < plane; ++i) {
         sum += values[i];
         squares += std::uint64_t{values[i]} * values[i];
@@ -155,26 +163,28 @@ void measure(const CsvImages& images, const std::vector<std::int64_t>& rows, con
   }
 }
 
-void write_rows(const fs::path& path, const CsvImages& images, const std::vector<std::int64_t>& rows, const Share& part,
-                const PackCsv& settings, const PackResult& result) {
+void write_rows(const fs::path& path, const CsvImages& images, const std::vector<std::int64_t>& rows,
+                const Share& part, const PackCsv& settings, const PackResult& result) {
   const std::size_t width = images.values.size() / static_cast<std::size_t>(images.rows);
   std::vector<std::uint8_t> values(width * static_cast<std::size_t>(part.count()));
   std::vector<std::int64_t> labels;
   for (std::int64_t i = part.first; i < part.last; ++i) {
     const auto row = static_cast<std::size_t>(rows[static_cast<std::size_t>(i)]);
-    std::memcpy(values.data() + width * static_cast<std::size_t>(i - part.first), images.values.data() + width * row, width);
+    std::memcpy(values.data() + width * static_cast<std::size_t>(i - part.first),
+                images.values.data() + width * row, width);
     labels.push_back(images.labels[row]);
   }
-  write_shard(path.string(), {settings.shape, Scalar::uint8, part.count(), values.data(), labels.data(), result.classes,
-                              result.mean, result.std_deviation});
+  write_shard(path.string(), {settings.shape, Scalar::uint8, part.count(), values.data(), labels.data(),
+                              result.classes, result.mean, result.std_deviation});
   sync_path(path.string());
 }
 
 // Writes `rows` as `shards` shards into a new folder beside `folder`, and returns it.
 fs::path write_folder(const fs::path& folder, const char* prefix, const std::vector<std::int64_t>& rows,
-                      std::int64_t shards, const CsvImages& images, const PackCsv& settings, PackResult& result) {
+                      std::int64_t shards, const CsvImages& images, const PackCsv& settings,
+                      PackResult& result) {
   const fs::path partial = beside(folder, ".partial");
-  fs::remove_all(partial);   // of a pack that was killed
+  fs::remove_all(partial);  // of a pack that was killed
   make_folder(partial.string());
   for (std::int64_t shard = 0; shard < shards; ++shard) {
     std::array<char, 64> name{};
@@ -192,9 +202,10 @@ std::int64_t count_classes(const CsvImages& images, const PackCsv& settings) {
   const auto largest = std::max_element(images.labels.begin(), images.labels.end());
   if (settings.classes == 0) return *largest + 1;
   if (*largest < settings.classes) return settings.classes;
-  throw DataError(settings.input, "", -1,
-                  text("line ", images.lines[static_cast<std::size_t>(largest - images.labels.begin())], " has label ",
-                       *largest, ", outside of the ", settings.classes, " classes [0, ", settings.classes, ")"));
+  throw DataError(
+      settings.input, "", -1,
+      text("line ", images.lines[static_cast<std::size_t>(largest - images.labels.begin())], " has label ",
+           *largest, ", outside of the ", settings.classes, " classes [0, ", settings.classes, ")"));
 }
 
 PackResult pack(const PackCsv& settings) {
@@ -209,7 +220,8 @@ PackResult pack(const PackCsv& settings) {
       parse_csv(read_plain_or_gzip(settings.input), settings.input, width, settings.label_column);
   if (settings.test_count >= images.rows) {
     throw DataError(settings.input, "", -1,
-                    text("has ", images.rows, " rows; ", settings.test_count, " for testing would leave none to train on"));
+                    text("has ", images.rows, " rows; ", settings.test_count,
+                         " for testing would leave none to train on"));
   }
   PackResult result;
   result.skipped_header = images.skipped_header;
@@ -222,9 +234,11 @@ PackResult pack(const PackCsv& settings) {
   }
   measure(images, split.train, settings.shape, result);
 
-  const fs::path train = write_folder(train_folder, "train", split.train, settings.shards, images, settings, result);
+  const fs::path train =
+      write_folder(train_folder, "train", split.train, settings.shards, images, settings, result);
   fs::path test;
-  if (settings.test_count > 0) test = write_folder(test_folder, "test", split.test, 1, images, settings, result);
+  if (settings.test_count > 0)
+    test = write_folder(test_folder, "test", split.test, 1, images, settings, result);
   swap_in(train, train_folder);
   if (settings.test_count > 0) swap_in(test, test_folder);
   return result;

@@ -10,7 +10,9 @@ namespace lockstep::data {
 
 namespace {
 
-constexpr std::uint64_t low_mask(int bits) { return (std::uint64_t{1} << bits) - 1; }
+constexpr std::uint64_t low_mask(int bits) {
+  return (std::uint64_t{1} << bits) - 1;
+}
 
 }  // namespace
 

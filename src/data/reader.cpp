@@ -17,8 +17,8 @@ namespace lockstep::data {
 
 namespace {
 
-constexpr std::size_t kMaximumOpen = 64;   // files; the usual limit of a process is 1024 descriptors
-constexpr int kBlockBits = 40;             // of a cache key
+constexpr std::size_t kMaximumOpen = 64;  // files; the usual limit of a process is 1024 descriptors
+constexpr int kBlockBits = 40;            // of a cache key
 
 struct DescriptorTraits {
   using Type = int;
@@ -32,7 +32,7 @@ struct Rows::OpenShard {
   const Shard* shard;
   std::size_t index;
   Handle<DescriptorTraits> descriptor;
-  std::optional<hdf5::File> file;           // where something is not contiguous
+  std::optional<hdf5::File> file;  // where something is not contiguous
   std::optional<hdf5::Dataset> inputs;
   std::optional<hdf5::Dataset> targets;
 };
@@ -41,19 +41,28 @@ Rows::Rows(DataSet data, Access access, std::int64_t cache_bytes)
     : data_(std::move(data)),
       cache_bytes_(cache_bytes),
       scattered_(access == Access::rows && data_.decoded_bytes() > cache_bytes),
-      inputs_{0, "inputs", hdf5::size_bytes(data_.input_scalar()), data_.input_row_bytes(), &Shard::inputs,
+      inputs_{0,
+              "inputs",
+              hdf5::size_bytes(data_.input_scalar()),
+              data_.input_row_bytes(),
+              &Shard::inputs,
               &OpenShard::inputs},
-      targets_{1, "targets", hdf5::size_bytes(data_.target_scalar()), hdf5::size_bytes(data_.target_scalar()),
-               &Shard::targets, &OpenShard::targets} {
+      targets_{1,
+               "targets",
+               hdf5::size_bytes(data_.target_scalar()),
+               hdf5::size_bytes(data_.target_scalar()),
+               &Shard::targets,
+               &OpenShard::targets} {
   for (const Shard& shard : data_.shards()) {
     for (const Column* column : {&inputs_, &targets_}) {
       const Storage& storage = shard.*column->storage;
       const std::int64_t rows = std::min(storage.block_rows, shard.rows);
       if (singly(*column, shard) || rows * column->row_bytes <= cache_bytes_) continue;
-      throw DataError(shard.path, column->name, -1,
-                      text("its chunks hold ", rows, " rows, ", format_bytes(rows * column->row_bytes),
-                           " that must be inflated together, more than the cache of ", format_bytes(cache_bytes_),
-                           "; rewrite it with fewer rows a chunk (h5repack -l CHUNK=...)"));
+      throw DataError(
+          shard.path, column->name, -1,
+          text("its chunks hold ", rows, " rows, ", format_bytes(rows * column->row_bytes),
+               " that must be inflated together, more than the cache of ", format_bytes(cache_bytes_),
+               "; rewrite it with fewer rows a chunk (h5repack -l CHUNK=...)"));
     }
   }
 }
@@ -79,12 +88,14 @@ std::size_t Rows::shard_of(std::int64_t row) const {
     throw UsageError(text("row ", row, " is outside of the data set's ", data_.rows(), " rows"));
   }
   const auto& shards = data_.shards();
-  const auto after = std::upper_bound(shards.begin(), shards.end(), row,
-                                      [](std::int64_t wanted, const Shard& shard) { return wanted < shard.first_row; });
+  const auto after =
+      std::upper_bound(shards.begin(), shards.end(), row,
+                       [](std::int64_t wanted, const Shard& shard) { return wanted < shard.first_row; });
   return static_cast<std::size_t>(after - shards.begin()) - 1;
 }
 
-// Whether rows are read one by one: where blocks would hardly be used again, or are single rows beyond the cache's size.
+// Whether rows are read one by one: where blocks would hardly be used again, or are single rows beyond the
+// cache's size.
 bool Rows::singly(const Column& column, const Shard& shard) const {
   const Storage& storage = shard.*column.storage;
   if (storage.offset < 0) return false;
@@ -130,7 +141,8 @@ const std::byte* Rows::cached(const Column& column, std::size_t shard, std::int6
 }
 
 // Reads rows of one shard in this machine's byte order.
-void Rows::load(const Column& column, std::size_t shard, std::int64_t first, std::int64_t rows, std::byte* out) {
+void Rows::load(const Column& column, std::size_t shard, std::int64_t first, std::int64_t rows,
+                std::byte* out) {
   OpenShard& file = open(shard);
   const Storage& storage = file.shard->*column.storage;
   if (storage.offset >= 0) {
@@ -140,29 +152,35 @@ void Rows::load(const Column& column, std::size_t shard, std::int64_t first, std
     if ((file.*column.dataset)->layout() == hdf5::Layout::chunked) counts_.chunks += storage.chunks_per_block;
   }
   counts_.bytes += rows * column.row_bytes;
-  if (storage.big_endian) swap_bytes(column.element_bytes, out, rows * column.row_bytes / column.element_bytes);
+  if (storage.big_endian)
+    swap_bytes(column.element_bytes, out, rows * column.row_bytes / column.element_bytes);
 }
 
-void Rows::pread_rows(const Column& column, OpenShard& file, std::int64_t first, std::int64_t rows, std::byte* out) {
+void Rows::pread_rows(const Column& column, OpenShard& file, std::int64_t first, std::int64_t rows,
+                      std::byte* out) {
   const std::int64_t wanted = rows * column.row_bytes;
   const std::int64_t start = (file.shard->*column.storage).offset + first * column.row_bytes;
   std::int64_t done = 0;
   while (done < wanted) {
-    const ssize_t got = ::pread(file.descriptor.get(), out + done, static_cast<std::size_t>(wanted - done), start + done);
+    const ssize_t got =
+        ::pread(file.descriptor.get(), out + done, static_cast<std::size_t>(wanted - done), start + done);
     if (got > 0) {
       done += got;
       continue;
     }
     if (got < 0 && errno == EINTR) continue;
-    const std::string problem = got == 0 ? text("the file ends at byte ", start + done, ", before the row does; it was "
+    const std::string problem = got == 0 ? text("the file ends at byte ", start + done,
+                                                ", before the row does; it was "
                                                 "cut off after the data set was opened")
                                          : text("cannot be read: ", std::strerror(errno));
-    throw DataError(file.shard->path, column.name, static_cast<long>(first + done / column.row_bytes), problem);
+    throw DataError(file.shard->path, column.name, static_cast<long>(first + done / column.row_bytes),
+                    problem);
   }
 }
 
 Rows::OpenShard& Rows::open(std::size_t shard) {
-  const auto held = std::find_if(open_.begin(), open_.end(), [&](const auto& entry) { return entry->index == shard; });
+  const auto held =
+      std::find_if(open_.begin(), open_.end(), [&](const auto& entry) { return entry->index == shard; });
   if (held != open_.end()) {
     open_.splice(open_.begin(), open_, held);
     return *open_.front();
@@ -173,9 +191,10 @@ Rows::OpenShard& Rows::open(std::size_t shard) {
   opened->shard = &from;
   opened->index = shard;
   opened->descriptor = Handle<DescriptorTraits>(::open(from.path.c_str(), O_RDONLY | O_CLOEXEC));
-  struct stat status{};
+  struct stat status {};
   if (!opened->descriptor || ::fstat(opened->descriptor.get(), &status) != 0) {
-    throw DataError(from.path, "", -1, text("cannot be opened any more: ", std::strerror(errno)), ExitCode::input_missing);
+    throw DataError(from.path, "", -1, text("cannot be opened any more: ", std::strerror(errno)),
+                    ExitCode::input_missing);
   }
   if (status.st_size != from.file_bytes) {
     throw DataError(from.path, "", -1,

@@ -13,28 +13,29 @@
 
 namespace lockstep::data {
 
-/// How rows will be asked for: `blocks` when all rows of a block are asked for near each other (file order, shuffled
-/// blocks), `rows` when they are scattered over the whole data set.
+/// How rows will be asked for: `blocks` when all rows of a block are asked for near each other (file order,
+/// shuffled blocks), `rows` when they are scattered over the whole data set.
 enum class Access { blocks, rows };
 
 /// What a reader has done since it was made.
 struct ReadCounts {
-  std::int64_t blocks = 0;        ///< row blocks read
-  std::int64_t chunks = 0;        ///< chunks in them: each was inflated once per reading
-  std::int64_t single_rows = 0;   ///< rows read without their block
-  std::int64_t bytes = 0;         ///< decoded
+  std::int64_t blocks = 0;       ///< row blocks read
+  std::int64_t chunks = 0;       ///< chunks in them: each was inflated once per reading
+  std::int64_t single_rows = 0;  ///< rows read without their block
+  std::int64_t bytes = 0;        ///< decoded
   std::int64_t opens = 0;
 };
 
 constexpr std::int64_t kDefaultCacheBytes = std::int64_t{256} << 20;
 
-/// Reads rows of a data set in any order, by one thread at a time. Row blocks are kept, most recently used, up to
-/// `cache_bytes`. Contiguous data is read with pread past the HDF5 library, row by row where keeping blocks would not pay;
-/// other layouts through the library, in whole row blocks, so that each chunk is inflated once while its block is kept.
-/// At most 64 files are open.
+/// Reads rows of a data set in any order, by one thread at a time. Row blocks are kept, most recently used,
+/// up to `cache_bytes`. Contiguous data is read with pread past the HDF5 library, row by row where keeping
+/// blocks would not pay; other layouts through the library, in whole row blocks, so that each chunk is
+/// inflated once while its block is kept. At most 64 files are open.
 class Rows {
  public:
-  /// Throws DataError when a row block of chunked data does not fit into the cache: each row would inflate it anew.
+  /// Throws DataError when a row block of chunked data does not fit into the cache: each row would inflate it
+  /// anew.
   Rows(DataSet data, Access access, std::int64_t cache_bytes = kDefaultCacheBytes);
   ~Rows();
   Rows(Rows&&) noexcept;
@@ -44,15 +45,16 @@ class Rows {
   const ReadCounts& counts() const { return counts_; }
   std::int64_t cached_bytes() const { return cached_bytes_; }
 
-  /// Copies the rows (of the data set) into `inputs` [rows.size(), ...input_shape], in the data set's type and this
-  /// machine's byte order, and their labels into `targets` [rows.size()]. Throws DataError with the file and the row when
-  /// data is missing, damaged or changed since the data set was opened, UsageError when a row is out of range.
+  /// Copies the rows (of the data set) into `inputs` [rows.size(), ...input_shape], in the data set's type
+  /// and this machine's byte order, and their labels into `targets` [rows.size()]. Throws DataError with the
+  /// file and the row when data is missing, damaged or changed since the data set was opened, UsageError when
+  /// a row is out of range.
   void read(std::span<const std::int64_t> rows, void* inputs, std::int64_t* targets);
 
  private:
   struct OpenShard;
-  struct Column {                 // inputs or targets
-    std::int64_t tag;             // of cache keys
+  struct Column {      // inputs or targets
+    std::int64_t tag;  // of cache keys
     const char* name;
     std::int64_t element_bytes;
     std::int64_t row_bytes;
@@ -70,7 +72,8 @@ class Rows {
   void copy(const Column& column, std::size_t shard, std::int64_t row, std::byte* out);
   const std::byte* cached(const Column& column, std::size_t shard, std::int64_t block);
   void load(const Column& column, std::size_t shard, std::int64_t first, std::int64_t rows, std::byte* out);
-  void pread_rows(const Column& column, OpenShard& file, std::int64_t first, std::int64_t rows, std::byte* out);
+  void pread_rows(const Column& column, OpenShard& file, std::int64_t first, std::int64_t rows,
+                  std::byte* out);
 
   DataSet data_;
   std::int64_t cache_bytes_;
@@ -79,9 +82,9 @@ class Rows {
   Column targets_;
   std::int64_t cached_bytes_ = 0;
   ReadCounts counts_;
-  std::list<Block> recent_;      // most recent first
+  std::list<Block> recent_;  // most recent first
   std::unordered_map<std::int64_t, std::list<Block>::iterator> blocks_;
-  std::list<std::unique_ptr<OpenShard>> open_;   // most recent first
+  std::list<std::unique_ptr<OpenShard>> open_;  // most recent first
 };
 
 }  // namespace lockstep::data

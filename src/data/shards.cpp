@@ -49,10 +49,11 @@ RowBlocks DataSet::row_blocks() const {
 }
 
 std::uint64_t DataSet::fingerprint() const {
-  std::string words = text(hdf5::name(input_scalar_), hdf5::to_text(input_shape_), hdf5::name(target_scalar_), ' ', classes_);
+  std::string words =
+      text(hdf5::name(input_scalar_), hdf5::to_text(input_shape_), hdf5::name(target_scalar_), ' ', classes_);
   for (const Shard& shard : shards_) {
-    words += text('\n', std::filesystem::path(shard.path).filename().string(), ' ', shard.file_bytes, ' ', shard.rows, ' ',
-                  shard.inputs.block_rows);
+    words += text('\n', std::filesystem::path(shard.path).filename().string(), ' ', shard.file_bytes, ' ',
+                  shard.rows, ' ', shard.inputs.block_rows);
   }
   return hash_text(words);
 }
@@ -60,7 +61,8 @@ std::uint64_t DataSet::fingerprint() const {
 std::string DataSet::describe() const {
   Json shards = Json::array();
   for (const Shard& shard : shards_) {
-    shards.push_back({shard.path, shard.rows, shard.file_bytes, to_json(shard.inputs), to_json(shard.targets)});
+    shards.push_back(
+        {shard.path, shard.rows, shard.file_bytes, to_json(shard.inputs), to_json(shard.targets)});
   }
   return Json{{"input_shape", input_shape_},
               {"input_scalar", hdf5::name(input_scalar_)},

@@ -13,8 +13,8 @@ using hdf5::Shape;
 
 /// How one dataset (inputs or targets) of one shard is stored.
 struct Storage {
-  std::int64_t offset = -1;       ///< bytes from the start of the file of contiguous data; -1: read through HDF5
-  std::int64_t block_rows = 1;    ///< rows that are read together: those of one chunk row, or about 1 MiB
+  std::int64_t offset = -1;  ///< bytes from the start of the file of contiguous data; -1: read through HDF5
+  std::int64_t block_rows = 1;  ///< rows that are read together: those of one chunk row, or about 1 MiB
   std::int64_t chunks_per_block = 1;
   bool big_endian = false;
 };
@@ -22,17 +22,18 @@ struct Storage {
 /// One file of a data set.
 struct Shard {
   std::string path;
-  std::int64_t first_row = 0;     ///< of the data set
+  std::int64_t first_row = 0;  ///< of the data set
   std::int64_t rows = 0;
   std::int64_t file_bytes = 0;
   Storage inputs;
   Storage targets;
 };
 
-/// First row of every row block of a data set, ascending, then the number of rows: what the order of samples is made of.
+/// First row of every row block of a data set, ascending, then the number of rows: what the order of samples
+/// is made of.
 struct RowBlocks {
   std::vector<std::int64_t> edges;
-  std::int64_t row_bytes = 0;     ///< of one decoded row, inputs and target
+  std::int64_t row_bytes = 0;  ///< of one decoded row, inputs and target
 
   std::int64_t rows() const { return edges.back(); }
   std::int64_t count() const { return static_cast<std::int64_t>(edges.size()) - 1; }
@@ -41,9 +42,10 @@ struct RowBlocks {
 /// A checked data set: packed shards (docs/data-layouts.md) in the order of their names. Holds metadata only.
 class DataSet {
  public:
-  /// Opens a folder (every *.h5 and *.hdf5 in it) or one file and checks everything a step could stumble over, labels
-  /// included. Local, and it reads all targets: call it on one rank and hand describe() to the others. Throws DataError with
-  /// the path, the dataset, the row, both values and what to do: input_missing for a missing or empty folder, else bad_data.
+  /// Opens a folder (every *.h5 and *.hdf5 in it) or one file and checks everything a step could stumble
+  /// over, labels included. Local, and it reads all targets: call it on one rank and hand describe() to the
+  /// others. Throws DataError with the path, the dataset, the row, both values and what to do: input_missing
+  /// for a missing or empty folder, else bad_data.
   static DataSet open(const std::string& path);
 
   /// One line of JSON that from_description() turns back into an equal data set without touching any file.
@@ -51,18 +53,23 @@ class DataSet {
   static DataSet from_description(const std::string& description);
 
   std::int64_t rows() const { return rows_; }
-  const Shape& input_shape() const { return input_shape_; }       ///< of one row: [channels, height, width], [features]
+  const Shape& input_shape() const {
+    return input_shape_;
+  }  ///< of one row: [channels, height, width], [features]
   Scalar input_scalar() const { return input_scalar_; }
-  Scalar target_scalar() const { return target_scalar_; }         ///< in the file; readers give int64
+  Scalar target_scalar() const { return target_scalar_; }  ///< in the file; readers give int64
   std::int64_t input_row_bytes() const;
   std::int64_t classes() const { return classes_; }
-  const std::vector<double>& mean() const { return mean_; }       ///< per channel (uint8: of values / 255); empty: none
+  const std::vector<double>& mean() const {
+    return mean_;
+  }  ///< per channel (uint8: of values / 255); empty: none
   const std::vector<double>& std_deviation() const { return std_deviation_; }
   const std::vector<Shard>& shards() const { return shards_; }
-  std::int64_t decoded_bytes() const;                             ///< of all rows, inputs and targets
-  RowBlocks row_blocks() const;                                   ///< by the blocks of the inputs
+  std::int64_t decoded_bytes() const;  ///< of all rows, inputs and targets
+  RowBlocks row_blocks() const;        ///< by the blocks of the inputs
 
-  /// Hash of names, sizes, row counts, types, shapes and block sizes, not of folders: a moved data set keeps it.
+  /// Hash of names, sizes, row counts, types, shapes and block sizes, not of folders: a moved data set keeps
+  /// it.
   std::uint64_t fingerprint() const;
 
  private:

@@ -30,8 +30,10 @@ void write_shard(const std::string& path, const ShardContent& content) {
   Shape shape = content.shape;
   shape.insert(shape.begin(), content.rows);
   file.create_dataset("inputs", content.scalar, shape).write(content.inputs);
-  if (content.classes <= 256) write_targets<std::uint8_t>(file, Scalar::uint8, content);
-  else write_targets<std::int32_t>(file, Scalar::int32, content);
+  if (content.classes <= 256)
+    write_targets<std::uint8_t>(file, Scalar::uint8, content);
+  else
+    write_targets<std::int32_t>(file, Scalar::int32, content);
   file.close();
 }
 

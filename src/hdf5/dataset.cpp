@@ -28,7 +28,7 @@ Dataset::Dataset(Identifier id, Origin origin) : Object(std::move(id), std::move
   H5Sget_simple_extent_dims(space.get(), extents.data(), nullptr);
   shape_.assign(extents.begin(), extents.end());
   std::int64_t bytes = size_bytes(scalar_);
-  for (const std::int64_t extent : shape_) {   // a crafted shape must not wrap around to a small buffer
+  for (const std::int64_t extent : shape_) {  // a crafted shape must not wrap around to a small buffer
     if (extent < 0 || __builtin_mul_overflow(bytes, std::max<std::int64_t>(extent, 1), &bytes)) {
       throw DataError(path(), name(), -1, text("has the impossible shape ", to_text(shape_)));
     }
@@ -39,17 +39,25 @@ Dataset::Dataset(Identifier id, Origin origin) : Object(std::move(id), std::move
 void Dataset::read_storage() {
   const Identifier creation = checked(H5Dget_create_plist(id_.get()), "H5Dget_create_plist");
   switch (H5Pget_layout(creation.get())) {
-    case H5D_COMPACT: layout_ = Layout::compact; break;
-    case H5D_CONTIGUOUS: layout_ = Layout::contiguous; break;
-    case H5D_CHUNKED: layout_ = Layout::chunked; break;
+    case H5D_COMPACT:
+      layout_ = Layout::compact;
+      break;
+    case H5D_CONTIGUOUS:
+      layout_ = Layout::contiguous;
+      break;
+    case H5D_CHUNKED:
+      layout_ = Layout::chunked;
+      break;
     default:
-      throw DataError(path(), name(), -1,
-                      "is a virtual dataset, whose missing sources would read as fill values; copy its data into "
-                      "shards (h5repack) and use those");
+      throw DataError(
+          path(), name(), -1,
+          "is a virtual dataset, whose missing sources would read as fill values; copy its data into "
+          "shards (h5repack) and use those");
   }
   if (layout_ == Layout::contiguous && H5Pget_external_count(creation.get()) != 0) {
-    throw DataError(path(), name(), -1,
-                    "keeps its data in external files; copy it into shards (h5repack -l CONTI) and use those");
+    throw DataError(
+        path(), name(), -1,
+        "keeps its data in external files; copy it into shards (h5repack -l CONTI) and use those");
   }
   if (layout_ != Layout::chunked) return;
   hsize_t extents[H5S_MAX_RANK] = {};
@@ -61,8 +69,8 @@ void Dataset::read_storage() {
     std::size_t parameters = 0;
     char words[64] = {};
     unsigned config = 0;
-    const H5Z_filter_t filter =
-        H5Pget_filter2(creation.get(), static_cast<unsigned>(i), &flags, &parameters, nullptr, sizeof words - 1, words, &config);
+    const H5Z_filter_t filter = H5Pget_filter2(creation.get(), static_cast<unsigned>(i), &flags, &parameters,
+                                               nullptr, sizeof words - 1, words, &config);
     filters_.push_back({filter, words, H5Zfilter_avail(filter) > 0});
   }
 }
@@ -107,9 +115,11 @@ Dataset::Selection Dataset::select(std::int64_t first_row, std::int64_t rows) co
   extent[0] = static_cast<hsize_t>(rows);
   Selection selection;
   selection.file = checked(H5Dget_space(id_.get()), "H5Dget_space");
-  check(H5Sselect_hyperslab(selection.file.get(), H5S_SELECT_SET, start.data(), nullptr, extent.data(), nullptr),
+  check(H5Sselect_hyperslab(selection.file.get(), H5S_SELECT_SET, start.data(), nullptr, extent.data(),
+                            nullptr),
         "H5Sselect_hyperslab");
-  selection.memory = checked(H5Screate_simple(static_cast<int>(extent.size()), extent.data(), nullptr), "H5Screate_simple");
+  selection.memory =
+      checked(H5Screate_simple(static_cast<int>(extent.size()), extent.data(), nullptr), "H5Screate_simple");
   return selection;
 }
 
@@ -126,7 +136,8 @@ void Dataset::read(std::int64_t first_row, std::int64_t rows, void* out) const {
   const Selection selection = select(first_row, rows);
   if (rows == 0 || row_bytes() == 0) return;
   if (H5Dread(id_.get(), type_.get(), selection.memory.get(), selection.file.get(), H5P_DEFAULT, out) < 0) {
-    throw DataError(path(), name(), first_row, text("and the ", rows - 1, " after it cannot be read: ", failure_words()));
+    throw DataError(path(), name(), first_row,
+                    text("and the ", rows - 1, " after it cannot be read: ", failure_words()));
   }
 }
 
@@ -140,8 +151,9 @@ void Dataset::write(std::int64_t first_row, std::int64_t rows, const void* data)
   const Lock lock;
   const Selection selection = select(first_row, rows);
   if (rows == 0 || row_bytes() == 0) return;
-  check_write(H5Dwrite(id_.get(), type_.get(), selection.memory.get(), selection.file.get(), H5P_DEFAULT, data) < 0,
-              "cannot be written");
+  check_write(
+      H5Dwrite(id_.get(), type_.get(), selection.memory.get(), selection.file.get(), H5P_DEFAULT, data) < 0,
+      "cannot be written");
 }
 
 }  // namespace lockstep::hdf5

@@ -16,14 +16,14 @@ namespace lockstep::hdf5 {
 namespace {
 
 struct DriverInfo {
-  const std::shared_ptr<WriteState>* state;   // read while the file is being opened only
+  const std::shared_ptr<WriteState>* state;  // read while the file is being opened only
 };
 
 // H5FD_t comes first: the library sees a pointer to it.
 struct DriverFile {
   H5FD_t common{};
   int descriptor = -1;
-  haddr_t allocated = 0;   // the library's "end of allocation"
+  haddr_t allocated = 0;  // the library's "end of allocation"
   haddr_t size = 0;
   std::shared_ptr<WriteState> state;
 
@@ -32,8 +32,12 @@ struct DriverFile {
   }
 };
 
-DriverFile& from(H5FD_t* file) { return *reinterpret_cast<DriverFile*>(file); }
-const DriverFile& from(const H5FD_t* file) { return *reinterpret_cast<const DriverFile*>(file); }
+DriverFile& from(H5FD_t* file) {
+  return *reinterpret_cast<DriverFile*>(file);
+}
+const DriverFile& from(const H5FD_t* file) {
+  return *reinterpret_cast<const DriverFile*>(file);
+}
 
 H5FD_t* open(const char* path, unsigned, hid_t access, haddr_t) {
   const auto* info = static_cast<const DriverInfo*>(H5Pget_driver_info(access));
@@ -50,7 +54,7 @@ H5FD_t* open(const char* path, unsigned, hid_t access, haddr_t) {
 
 herr_t close(H5FD_t* raw) {
   DriverFile& file = from(raw);
-  if (::close(file.descriptor) != 0) file.refuse(errno);   // network file systems report lost writes here
+  if (::close(file.descriptor) != 0) file.refuse(errno);  // network file systems report lost writes here
   delete &file;
   return 0;
 }
@@ -62,14 +66,18 @@ herr_t query(const H5FD_t*, unsigned long* flags) {
   return 0;
 }
 
-haddr_t get_allocated(const H5FD_t* file, H5FD_mem_t) { return from(file).allocated; }
+haddr_t get_allocated(const H5FD_t* file, H5FD_mem_t) {
+  return from(file).allocated;
+}
 
 herr_t set_allocated(H5FD_t* file, H5FD_mem_t, haddr_t end) {
   from(file).allocated = end;
   return 0;
 }
 
-haddr_t get_size(const H5FD_t* file, H5FD_mem_t) { return from(file).size; }
+haddr_t get_size(const H5FD_t* file, H5FD_mem_t) {
+  return from(file).size;
+}
 
 herr_t read(H5FD_t* raw, H5FD_mem_t, hid_t, haddr_t start, size_t bytes, void* out) {
   DriverFile& file = from(raw);
@@ -83,7 +91,7 @@ herr_t read(H5FD_t* raw, H5FD_mem_t, hid_t, haddr_t start, size_t bytes, void* o
     start += static_cast<haddr_t>(got);
     bytes -= static_cast<size_t>(got);
   }
-  std::memset(to, 0, bytes);   // what lies beyond the end reads as zeros, as the library expects
+  std::memset(to, 0, bytes);  // what lies beyond the end reads as zeros, as the library expects
   return 0;
 }
 
@@ -101,7 +109,7 @@ herr_t write(H5FD_t* raw, H5FD_mem_t, hid_t, haddr_t start, size_t bytes, const 
     bytes -= static_cast<size_t>(written);
     file.size = std::max(file.size, start);
   }
-  file.size = std::max(file.size, start + bytes);   // what the library believes
+  file.size = std::max(file.size, start + bytes);  // what the library believes
   return 0;
 }
 
@@ -114,7 +122,7 @@ herr_t truncate(H5FD_t* raw, hid_t, hbool_t) {
 }
 
 H5FD_class_t driver_class() {
-  H5FD_class_t driver{};   // members by name, since their order differs between versions of the library
+  H5FD_class_t driver{};  // members by name, since their order differs between versions of the library
 #if H5_VERSION_GE(1, 14, 0)
   driver.version = H5FD_CLASS_VERSION;
   driver.value = static_cast<H5FD_class_value_t>(H5_VFD_RESERVED + 7);
@@ -141,7 +149,7 @@ H5FD_class_t driver_class() {
 
 Identifier create_file(const std::string& path, hid_t access, const std::shared_ptr<WriteState>& state) {
   const H5FD_class_t driver = driver_class();
-  const Identifier id = checked(H5FDregister(&driver), "H5FDregister");   // the file keeps its own reference
+  const Identifier id = checked(H5FDregister(&driver), "H5FDregister");  // the file keeps its own reference
   const DriverInfo info{&state};
   check(H5Pset_driver(access, id.get(), &info), "H5Pset_driver");
   return Identifier(H5Fcreate(path.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, access));

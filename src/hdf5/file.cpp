@@ -10,7 +10,7 @@ namespace lockstep::hdf5 {
 
 namespace {
 
-constexpr hsize_t kAlignment = 4096;   // so that data can be mapped, and read past the page cache
+constexpr hsize_t kAlignment = 4096;  // so that data can be mapped, and read past the page cache
 
 Identifier access_list() {
   Identifier access = checked(H5Pcreate(H5P_FILE_ACCESS), "H5Pcreate");
@@ -20,16 +20,19 @@ Identifier access_list() {
   return access;
 }
 
-herr_t refuse_link(const char*, const char*, const char*, const char*, unsigned*, hid_t, void*) { return -1; }
+herr_t refuse_link(const char*, const char*, const char*, const char*, unsigned*, hid_t, void*) {
+  return -1;
+}
 
 // Names the first link along `name` that leaves the file, before it is followed.
 void refuse_external_links(hid_t file, const std::string& path, const std::string& name) {
-  for (std::size_t end = name.find('/', 1); ; end = name.find('/', end + 1)) {
+  for (std::size_t end = name.find('/', 1);; end = name.find('/', end + 1)) {
     const std::string prefix = name.substr(0, end);
     H5L_info_t info;
-    if (H5Lget_info(file, prefix.c_str(), &info, H5P_DEFAULT) < 0) return;   // missing: reported by opening
+    if (H5Lget_info(file, prefix.c_str(), &info, H5P_DEFAULT) < 0) return;  // missing: reported by opening
     if (info.type != H5L_TYPE_HARD && info.type != H5L_TYPE_SOFT) {
-      throw DataError(path, name, -1, "is a link into another file; copy its data into the shard (h5copy) and use that");
+      throw DataError(path, name, -1,
+                      "is a link into another file; copy its data into the shard (h5copy) and use that");
     }
     if (end == std::string::npos) return;
   }
@@ -43,7 +46,8 @@ std::string advice(const std::string& path) {
     std::error_code ignored;
     return text("is not an HDF5 file (", std::filesystem::file_size(path, ignored), " bytes; ", words, ")");
   }
-  if (words.find("h5clear") != std::string::npos) return words + "; its writer was killed or is still at work";
+  if (words.find("h5clear") != std::string::npos)
+    return words + "; its writer was killed or is still at work";
   return words;
 }
 
@@ -108,19 +112,21 @@ Dataset File::dataset(const std::string& name) const {
 Dataset File::create_dataset(const std::string& name, Scalar scalar, const Shape& shape) {
   const Lock lock;
   const std::vector<hsize_t> extents(shape.begin(), shape.end());
-  const Identifier space = shape.empty()
-                               ? checked(H5Screate(H5S_SCALAR), "H5Screate")
-                               : checked(H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr),
-                                         "H5Screate_simple");
+  const Identifier space =
+      shape.empty() ? checked(H5Screate(H5S_SCALAR), "H5Screate")
+                    : checked(H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr),
+                              "H5Screate_simple");
   const Identifier creation = checked(H5Pcreate(H5P_DATASET_CREATE), "H5Pcreate");
   check(H5Pset_layout(creation.get(), H5D_CONTIGUOUS), "H5Pset_layout");
   check(H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY), "H5Pset_alloc_time");
-  check(H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER), "H5Pset_fill_time");   // all of it is written anyway
+  check(H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER),
+        "H5Pset_fill_time");  // all of it is written anyway
   check(H5Pset_obj_track_times(creation.get(), 0), "H5Pset_obj_track_times");
   const Identifier links = checked(H5Pcreate(H5P_LINK_CREATE), "H5Pcreate");
   check(H5Pset_create_intermediate_group(links.get(), 1), "H5Pset_create_intermediate_group");
   const Identifier type = type_of(scalar);
-  Identifier id(H5Dcreate2(id_.get(), name.c_str(), type.get(), space.get(), links.get(), creation.get(), H5P_DEFAULT));
+  Identifier id(
+      H5Dcreate2(id_.get(), name.c_str(), type.get(), space.get(), links.get(), creation.get(), H5P_DEFAULT));
   check_write(!id, text("dataset ", name, " cannot be created"));
   return Dataset(std::move(id), origin_of(name));
 }

@@ -20,8 +20,10 @@ struct Words {
 herr_t collect(unsigned depth, const H5E_error2_t* record, void* out) {
   auto& words = *static_cast<Words*>(out);
   const std::string line = record->desc != nullptr ? record->desc : "";
-  if (depth == 0) words.cause = line;
-  else if (words.effect.empty() && line != words.cause) words.effect = line;
+  if (depth == 0)
+    words.cause = line;
+  else if (words.effect.empty() && line != words.cause)
+    words.effect = line;
   return 0;
 }
 

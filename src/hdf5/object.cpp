@@ -14,10 +14,11 @@ constexpr std::int64_t kMaximumCount = 1 << 16;
 struct Opened {
   Identifier attribute;
   Identifier type;
-  std::int64_t count;   // of elements
+  std::int64_t count;  // of elements
 };
 
-Opened open_attribute(hid_t object, const std::string& path, const std::string& dataset, const std::string& name) {
+Opened open_attribute(hid_t object, const std::string& path, const std::string& dataset,
+                      const std::string& name) {
   if (H5Aexists(object, name.c_str()) <= 0) {
     throw DataError(path, dataset, -1, text("attribute ", name, " is missing"));
   }
@@ -39,7 +40,8 @@ void Object::check_write(bool failed, const std::string& problem) const {
   const int refused = origin_.written ? origin_.written->error : 0;
   if (!failed && refused == 0) return;
   throw DataError(origin_.path, origin_.dataset, -1,
-                  text(problem, ": ", refused != 0 ? std::strerror(refused) : failure_words()), origin_.write_code);
+                  text(problem, ": ", refused != 0 ? std::strerror(refused) : failure_words()),
+                  origin_.write_code);
 }
 
 bool Object::has_attribute(const std::string& name) const {
@@ -77,7 +79,8 @@ std::vector<double> Object::reals(const std::string& name) const {
 double Object::real(const std::string& name) const {
   const std::vector<double> values = reals(name);
   if (values.size() != 1) {
-    throw DataError(origin_.path, origin_.dataset, -1, text("attribute ", name, " holds ", values.size(), " numbers, not one"));
+    throw DataError(origin_.path, origin_.dataset, -1,
+                    text("attribute ", name, " holds ", values.size(), " numbers, not one"));
   }
   return values.front();
 }
@@ -88,7 +91,7 @@ std::string Object::string(const std::string& name) const {
   if (H5Tget_class(opened.type.get()) != H5T_STRING || opened.count != 1) {
     throw DataError(origin_.path, origin_.dataset, -1, text("attribute ", name, " is not one string"));
   }
-  if (H5Tis_variable_str(opened.type.get()) > 0) {   // what h5py writes
+  if (H5Tis_variable_str(opened.type.get()) > 0) {  // what h5py writes
     char* words = nullptr;
     if (H5Aread(opened.attribute.get(), opened.type.get(), &words) < 0) {
       throw DataError(origin_.path, origin_.dataset, -1, text("attribute ", name, ": ", failure_words()));
@@ -109,8 +112,10 @@ std::string Object::string(const std::string& name) const {
   return value;
 }
 
-void Object::write_attribute(const std::string& name, Identifier space, std::int64_t type, const void* value) {
-  const Identifier attribute(H5Acreate2(id_.get(), name.c_str(), type, space.get(), H5P_DEFAULT, H5P_DEFAULT));
+void Object::write_attribute(const std::string& name, Identifier space, std::int64_t type,
+                             const void* value) {
+  const Identifier attribute(
+      H5Acreate2(id_.get(), name.c_str(), type, space.get(), H5P_DEFAULT, H5P_DEFAULT));
   check_write(!attribute || H5Awrite(attribute.get(), type, value) < 0, "cannot write attribute " + name);
 }
 

@@ -32,7 +32,9 @@ constexpr std::array<Row, 12> kScalars = {{
     {Scalar::float64, "float64", 8, false, true},
 }};
 
-const Row& row(Scalar scalar) { return kScalars.at(static_cast<std::size_t>(scalar)); }
+const Row& row(Scalar scalar) {
+  return kScalars.at(static_cast<std::size_t>(scalar));
+}
 
 // Where the parts of a floating-point number lie, in bits from the least significant.
 struct FloatFormat {
@@ -52,13 +54,20 @@ constexpr std::array<FloatFormat, 4> kFloats = {{
 
 const char* class_name(H5T_class_t type_class) {
   switch (type_class) {
-    case H5T_STRING: return "strings";
-    case H5T_VLEN: return "rows of varying length";
-    case H5T_COMPOUND: return "compound values";
-    case H5T_REFERENCE: return "references";
-    case H5T_ARRAY: return "arrays as elements";
-    case H5T_OPAQUE: return "opaque bytes";
-    default: return "a type that is no number";
+    case H5T_STRING:
+      return "strings";
+    case H5T_VLEN:
+      return "rows of varying length";
+    case H5T_COMPOUND:
+      return "compound values";
+    case H5T_REFERENCE:
+      return "references";
+    case H5T_ARRAY:
+      return "arrays as elements";
+    case H5T_OPAQUE:
+      return "opaque bytes";
+    default:
+      return "a type that is no number";
   }
 }
 
@@ -69,16 +78,23 @@ bool same_format(hid_t type, const FloatFormat& format) {
   std::size_t mantissa = 0;
   std::size_t mantissa_bits = 0;
   if (H5Tget_fields(type, &sign, &exponent, &exponent_bits, &mantissa, &mantissa_bits) < 0) return false;
-  return H5Tget_size(type) == format.bytes && sign == 8 * format.bytes - 1 && exponent == format.exponent_position &&
-         exponent_bits == format.exponent_bits && mantissa == 0 && mantissa_bits == format.exponent_position &&
-         H5Tget_ebias(type) == format.bias && H5Tget_norm(type) == H5T_NORM_IMPLIED;
+  return H5Tget_size(type) == format.bytes && sign == 8 * format.bytes - 1 &&
+         exponent == format.exponent_position && exponent_bits == format.exponent_bits && mantissa == 0 &&
+         mantissa_bits == format.exponent_position && H5Tget_ebias(type) == format.bias &&
+         H5Tget_norm(type) == H5T_NORM_IMPLIED;
 }
 
 }  // namespace
 
-std::int64_t size_bytes(Scalar scalar) { return row(scalar).bytes; }
-std::string_view name(Scalar scalar) { return row(scalar).name; }
-bool is_integer(Scalar scalar) { return row(scalar).integer; }
+std::int64_t size_bytes(Scalar scalar) {
+  return row(scalar).bytes;
+}
+std::string_view name(Scalar scalar) {
+  return row(scalar).name;
+}
+bool is_integer(Scalar scalar) {
+  return row(scalar).integer;
+}
 
 Scalar scalar_named(std::string_view wanted) {
   for (const Row& known : kScalars) {
@@ -89,31 +105,44 @@ Scalar scalar_named(std::string_view wanted) {
 
 Identifier type_of(Scalar scalar) {
   switch (scalar) {
-    case Scalar::uint8: return checked(H5Tcopy(H5T_STD_U8LE), "H5Tcopy");
-    case Scalar::int8: return checked(H5Tcopy(H5T_STD_I8LE), "H5Tcopy");
-    case Scalar::uint16: return checked(H5Tcopy(H5T_STD_U16LE), "H5Tcopy");
-    case Scalar::int16: return checked(H5Tcopy(H5T_STD_I16LE), "H5Tcopy");
-    case Scalar::uint32: return checked(H5Tcopy(H5T_STD_U32LE), "H5Tcopy");
-    case Scalar::int32: return checked(H5Tcopy(H5T_STD_I32LE), "H5Tcopy");
-    case Scalar::uint64: return checked(H5Tcopy(H5T_STD_U64LE), "H5Tcopy");
-    case Scalar::int64: return checked(H5Tcopy(H5T_STD_I64LE), "H5Tcopy");
-    case Scalar::float32: return checked(H5Tcopy(H5T_IEEE_F32LE), "H5Tcopy");
-    case Scalar::float64: return checked(H5Tcopy(H5T_IEEE_F64LE), "H5Tcopy");
+    case Scalar::uint8:
+      return checked(H5Tcopy(H5T_STD_U8LE), "H5Tcopy");
+    case Scalar::int8:
+      return checked(H5Tcopy(H5T_STD_I8LE), "H5Tcopy");
+    case Scalar::uint16:
+      return checked(H5Tcopy(H5T_STD_U16LE), "H5Tcopy");
+    case Scalar::int16:
+      return checked(H5Tcopy(H5T_STD_I16LE), "H5Tcopy");
+    case Scalar::uint32:
+      return checked(H5Tcopy(H5T_STD_U32LE), "H5Tcopy");
+    case Scalar::int32:
+      return checked(H5Tcopy(H5T_STD_I32LE), "H5Tcopy");
+    case Scalar::uint64:
+      return checked(H5Tcopy(H5T_STD_U64LE), "H5Tcopy");
+    case Scalar::int64:
+      return checked(H5Tcopy(H5T_STD_I64LE), "H5Tcopy");
+    case Scalar::float32:
+      return checked(H5Tcopy(H5T_IEEE_F32LE), "H5Tcopy");
+    case Scalar::float64:
+      return checked(H5Tcopy(H5T_IEEE_F64LE), "H5Tcopy");
     case Scalar::float16:
-    case Scalar::bfloat16: break;
+    case Scalar::bfloat16:
+      break;
   }
   const FloatFormat& format = kFloats.at(scalar == Scalar::float16 ? 0 : 1);
   Identifier type = checked(H5Tcopy(H5T_IEEE_F32LE), "H5Tcopy");
-  check(H5Tset_fields(type.get(), 15, format.exponent_position, format.exponent_bits, 0, format.exponent_position),
+  check(H5Tset_fields(type.get(), 15, format.exponent_position, format.exponent_bits, 0,
+                      format.exponent_position),
         "H5Tset_fields");
-  check(H5Tset_size(type.get(), format.bytes), "H5Tset_size");   // after the fields: they must fit at every moment
+  check(H5Tset_size(type.get(), format.bytes),
+        "H5Tset_size");  // after the fields: they must fit at every moment
   check(H5Tset_ebias(type.get(), format.bias), "H5Tset_ebias");
   return type;
 }
 
 Scalar scalar_of(hid_t type, const std::string& path, const std::string& dataset) {
   const H5T_class_t type_class = H5Tget_class(type);
-  if (type_class == H5T_ENUM) {   // h5py writes booleans so
+  if (type_class == H5T_ENUM) {  // h5py writes booleans so
     const Identifier base = checked(H5Tget_super(type), "H5Tget_super");
     return scalar_of(base.get(), path, dataset);
   }
@@ -121,12 +150,14 @@ Scalar scalar_of(hid_t type, const std::string& path, const std::string& dataset
     for (const FloatFormat& format : kFloats) {
       if (same_format(type, format)) return format.scalar;
     }
-    throw DataError(path, dataset, -1,
-                    text("holds floating-point numbers of ", H5Tget_size(type),
-                         " bytes in a format that is not read; store it as float16, bfloat16, float32 or float64"));
+    throw DataError(
+        path, dataset, -1,
+        text("holds floating-point numbers of ", H5Tget_size(type),
+             " bytes in a format that is not read; store it as float16, bfloat16, float32 or float64"));
   }
   if (type_class != H5T_INTEGER) {
-    throw DataError(path, dataset, -1, text("holds ", class_name(type_class), "; only plain numbers are read"));
+    throw DataError(path, dataset, -1,
+                    text("holds ", class_name(type_class), "; only plain numbers are read"));
   }
   const auto bytes = static_cast<std::int64_t>(H5Tget_size(type));
   const bool is_signed = H5Tget_sign(type) == H5T_SGN_2;
@@ -134,8 +165,9 @@ Scalar scalar_of(hid_t type, const std::string& path, const std::string& dataset
   for (const Row& known : kScalars) {
     if (whole && known.integer && known.bytes == bytes && known.is_signed == is_signed) return known.scalar;
   }
-  throw DataError(path, dataset, -1,
-                  text("holds integers of ", H5Tget_precision(type), " bits in ", bytes, " bytes, which are not read"));
+  throw DataError(
+      path, dataset, -1,
+      text("holds integers of ", H5Tget_precision(type), " bits in ", bytes, " bytes, which are not read"));
 }
 
 }  // namespace lockstep::hdf5

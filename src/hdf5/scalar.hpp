@@ -5,7 +5,8 @@
 
 namespace lockstep::hdf5 {
 
-/// The element types that datasets may hold. float16 is IEEE binary16 as numpy writes it; bfloat16 has 8 exponent bits.
+/// The element types that datasets may hold. float16 is IEEE binary16 as numpy writes it; bfloat16 has 8
+/// exponent bits.
 enum class Scalar {
   uint8,
   int8,

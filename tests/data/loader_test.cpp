@@ -37,8 +37,12 @@ struct Taken {
 Taken take(Loader& loader, std::int64_t width) {
   const Slot& slot = loader.next();
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(slot.inputs);
-  Taken taken{slot.step, slot.epoch, slot.global_count, {bytes, bytes + slot.count * width},
-              {slot.targets, slot.targets + slot.count}, slot.rows};
+  Taken taken{slot.step,
+              slot.epoch,
+              slot.global_count,
+              {bytes, bytes + slot.count * width},
+              {slot.targets, slot.targets + slot.count},
+              slot.rows};
   loader.release(slot);
   return taken;
 }
@@ -108,7 +112,7 @@ TEST_CASE("21 or 7 rows on one to four ranks: each row once, in one order, some 
           settings.rank = rank;
           settings.world = world;
           ranks.push_back(take_all(data, batch, settings));
-          REQUIRE(ranks.back().size() == alone.size());   // every rank takes as many steps
+          REQUIRE(ranks.back().size() == alone.size());  // every rank takes as many steps
         }
         for (std::size_t step = 0; step < alone.size(); ++step) {
           Taken joined = ranks[0][step];
@@ -144,7 +148,8 @@ TEST_CASE("145 samples on three ranks with batch 16: ten steps an epoch everywhe
   CHECK(rows.size() == 145);
 }
 
-TEST_CASE("a loader that begins in mid-epoch or at an epoch's end gives what one from the start gives there") {
+TEST_CASE(
+    "a loader that begins in mid-epoch or at an epoch's end gives what one from the start gives there") {
   const TemporaryFolder folder;
   make_shards(folder.path(), {50});
   const DataSet data = DataSet::open(folder.path());
@@ -187,7 +192,8 @@ TEST_CASE("images are moved by keys of seed, epoch and row: alike on any rank, o
             const std::int64_t from_y = y - shift.dy;
             const std::int64_t from_x = x - shift.dx;
             const bool inside = from_y >= 0 && from_y < 6 && from_x >= 0 && from_x < 7;
-            const std::uint8_t expected = inside ? test::pixel(taken.rows[i], (c * 6 + from_y) * 7 + from_x) : 0;
+            const std::uint8_t expected =
+                inside ? test::pixel(taken.rows[i], (c * 6 + from_y) * 7 + from_x) : 0;
             REQUIRE(image[static_cast<std::size_t>((c * 6 + y) * 7 + x)] == expected);
           }
         }
@@ -218,7 +224,8 @@ TEST_CASE("shifts reach every distance equally often, and wide elements move who
   CHECK(*std::max_element(times.begin(), times.end()) < 1120);
   const float in[4] = {1, 2, 3, 4};
   float out[4] = {9, 9, 9, 9};
-  shift_image(reinterpret_cast<const std::byte*>(in), reinterpret_cast<std::byte*>(out), {1, 2, 2}, 4, {1, -1});
+  shift_image(reinterpret_cast<const std::byte*>(in), reinterpret_cast<std::byte*>(out), {1, 2, 2}, 4,
+              {1, -1});
   CHECK(std::vector<float>(out, out + 4) == std::vector<float>{0, 3, 0, 0});
 }
 

@@ -79,7 +79,7 @@ TEST_CASE("over many keys all orders of three and of two are equally likely") {
   REQUIRE(three.size() == 6);
   double chi_squared = 0;
   for (const auto& [order, times] : three) chi_squared += (times - 1000.0) * (times - 1000.0) / 1000.0;
-  CHECK(chi_squared < 20.5);   // 5 degrees of freedom, p = 0.001
+  CHECK(chi_squared < 20.5);  // 5 degrees of freedom, p = 0.001
   CHECK(std::abs(swapped - 3000) < 130);
 }
 
@@ -95,7 +95,8 @@ TEST_CASE("over many keys an index goes to each place equally often, and neighbo
     }
     const auto deviation = [](const std::vector<double>& counts, std::size_t skip, double expected) {
       double chi_squared = 0;
-      for (std::size_t i = skip; i < counts.size(); ++i) chi_squared += (counts[i] - expected) * (counts[i] - expected) / expected;
+      for (std::size_t i = skip; i < counts.size(); ++i)
+        chi_squared += (counts[i] - expected) * (counts[i] - expected) / expected;
       const auto freedom = static_cast<double>(counts.size() - skip - 1);
       return (chi_squared - freedom) / std::sqrt(2 * freedom);
     };
@@ -110,7 +111,8 @@ TEST_CASE("every epoch holds each row once, in every mode and with every raggedn
       for (const std::int64_t batch : {1, 7, 16, 64, 96, 5000}) {
         Order order(blocks_of(rows, 13), 3, batch, mode);
         for (std::int64_t epoch = 0; epoch < 2; ++epoch) {
-          INFO("mode " << static_cast<int>(mode) << ", " << rows << " rows, batch " << batch << ", epoch " << epoch);
+          INFO("mode " << static_cast<int>(mode) << ", " << rows << " rows, batch " << batch << ", epoch "
+                       << epoch);
           REQUIRE(is_permutation_of(epoch_rows(order, epoch), rows));
         }
       }
@@ -133,7 +135,8 @@ TEST_CASE("shuffled epochs differ from each other, from file order and between s
   for (const ShuffleMode mode : {ShuffleMode::full, ShuffleMode::blocks}) {
     Order order(blocks_of(1000, 20), 5, 32, mode);
     Order other(blocks_of(1000, 20), 6, 32, mode);
-    std::set<Numbers> orders{epoch_rows(order, 0), epoch_rows(order, 1), epoch_rows(order, 2), epoch_rows(other, 0)};
+    std::set<Numbers> orders{epoch_rows(order, 0), epoch_rows(order, 1), epoch_rows(order, 2),
+                             epoch_rows(other, 0)};
     Numbers in_order(1000);
     std::iota(in_order.begin(), in_order.end(), 0);
     orders.insert(in_order);
@@ -172,10 +175,12 @@ TEST_CASE("lanes divide the global batch, are at most 64, and hold at least one 
   CHECK(lanes(100, 100, 512) == 1);
 }
 
-TEST_CASE("a batch of the blocks mode takes as many rows from each lane, and a lane stays within few blocks") {
+TEST_CASE(
+    "a batch of the blocks mode takes as many rows from each lane, and a lane stays within few blocks") {
   Order order(blocks_of(8192, 16), 1, 64, ShuffleMode::blocks);
   REQUIRE(order.lanes() == 64);
-  // The blocks that one rank of 64, so one lane, needs over a whole epoch: its own eight, each once, four at a time.
+  // The blocks that one rank of 64, so one lane, needs over a whole epoch: its own eight, each once, four at
+  // a time.
   std::map<std::int64_t, std::int64_t> first_step;
   std::map<std::int64_t, std::int64_t> last_step;
   for (std::int64_t step = 0; step < order.steps_per_epoch(); ++step) {
@@ -192,7 +197,8 @@ TEST_CASE("other blocks meet in a batch in each epoch") {
   std::set<std::set<std::int64_t>> first_windows;
   for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
     std::set<std::int64_t> blocks;
-    for (std::int64_t step = 0; step < 64; ++step) blocks.insert(order.row(epoch * order.steps_per_epoch() + step, 0) / 16);
+    for (std::int64_t step = 0; step < 64; ++step)
+      blocks.insert(order.row(epoch * order.steps_per_epoch() + step, 0) / 16);
     CHECK(blocks.size() == 4);
     first_windows.insert(blocks);
   }
@@ -203,8 +209,9 @@ TEST_CASE("class-sorted shards give mixed batches in the blocks mode") {
   Order order(blocks_of(6400, 10), 1, 64, ShuffleMode::blocks);
   for (std::int64_t step = 0; step < order.steps_per_epoch(); ++step) {
     std::set<std::int64_t> classes;
-    for (std::int64_t position = 0; position < 64; ++position) classes.insert(order.row(step, position) / 640);
-    REQUIRE(classes.size() >= 8);   // of 10, sorted by class
+    for (std::int64_t position = 0; position < 64; ++position)
+      classes.insert(order.row(step, position) / 640);
+    REQUIRE(classes.size() >= 8);  // of 10, sorted by class
   }
 }
 
@@ -230,13 +237,15 @@ TEST_CASE("ranks and micro-batches cut a batch exactly, whatever their number") 
   }
 }
 
-TEST_CASE("16 rows on one rank, batch 4, go on with two ranks at step 2: the rest exactly once, in the same order") {
+TEST_CASE(
+    "16 rows on one rank, batch 4, go on with two ranks at step 2: the rest exactly once, in the same "
+    "order") {
   Order one(blocks_of(16, 4), 9, 4);
   const Numbers whole = epoch_rows(one, 0);
   Numbers seen(whole.begin(), whole.begin() + 8);
   for (std::int64_t step = 2; step < 4; ++step) {
     for (std::int64_t rank = 0; rank < 2; ++rank) {
-      Order resumed(blocks_of(16, 4), 9, 4);   // each rank has its own, made anew
+      Order resumed(blocks_of(16, 4), 9, 4);  // each rank has its own, made anew
       const Share part = share(resumed.batch_size(step), rank, 2);
       for (std::int64_t position = part.first; position < part.last; ++position) {
         seen.push_back(resumed.row(step, position));
@@ -246,7 +255,9 @@ TEST_CASE("16 rows on one rank, batch 4, go on with two ranks at step 2: the res
   CHECK(seen == whole);
 }
 
-TEST_CASE("a run resumed exactly at an epoch's end begins the next epoch, and in mid-epoch leaves later epochs whole") {
+TEST_CASE(
+    "a run resumed exactly at an epoch's end begins the next epoch, and in mid-epoch leaves later epochs "
+    "whole") {
   for (const ShuffleMode mode : {ShuffleMode::full, ShuffleMode::blocks}) {
     Order straight(blocks_of(145, 8), 9, 16, mode);
     for (const std::int64_t resumed_at : {10, 13}) {

@@ -23,7 +23,8 @@ using lockstep::test::TemporaryFolder;
 
 namespace {
 
-// `per_class` rows of each of ten classes, sorted by class: two channels of two pixels; the first pixel tells the row.
+// `per_class` rows of each of ten classes, sorted by class: two channels of two pixels; the first pixel tells
+// the row.
 std::string csv_text(std::int64_t per_class) {
   std::string lines;
   for (std::int64_t row = 0; row < 10 * per_class; ++row) {
@@ -40,7 +41,8 @@ std::string write(const std::string& path, const std::string& content) {
 std::string gzipped(const std::string& content) {
   libdeflate_compressor* compressor = libdeflate_alloc_compressor(6);
   std::string stored(libdeflate_gzip_compress_bound(compressor, content.size()), '\0');
-  stored.resize(libdeflate_gzip_compress(compressor, content.data(), content.size(), stored.data(), stored.size()));
+  stored.resize(
+      libdeflate_gzip_compress(compressor, content.data(), content.size(), stored.data(), stored.size()));
   libdeflate_free_compressor(compressor);
   return stored;
 }
@@ -106,7 +108,7 @@ TEST_CASE("a CSV file becomes shuffled training shards and a test shard with eve
   std::vector<std::int64_t> rows = packed_rows(folder / "train", train_classes);
   std::set<std::int64_t> first_classes;
   for (std::size_t i = 0; i < 50; ++i) first_classes.insert(rows[i] / 40);
-  CHECK(first_classes.size() == 10);   // no longer sorted by class
+  CHECK(first_classes.size() == 10);  // no longer sorted by class
   for (std::int64_t label = 0; label < 10; ++label) {
     CHECK(train_classes[label] == 35);
     CHECK(test_classes[label] == 0);
@@ -121,12 +123,14 @@ TEST_CASE("a CSV file becomes shuffled training shards and a test shard with eve
   for (const Shard& shard : data.shards()) CHECK((shard.rows == 87 || shard.rows == 88));
 }
 
-TEST_CASE("proportions that are no whole numbers go to the largest remainders, and exactly as many rows are put aside") {
+TEST_CASE(
+    "proportions that are no whole numbers go to the largest remainders, and exactly as many rows are put "
+    "aside") {
   const TemporaryFolder folder;
   std::string lines;
   for (int row = 0; row < 10; ++row) lines += text("0,0,0,0,", row < 5 ? 0 : row < 8 ? 1 : 2, '\n');
   PackCsv settings = settings_for(folder, lines);
-  settings.test_count = 4;   // of 5, 3, 2: 2, 1.2, 0.8
+  settings.test_count = 4;  // of 5, 3, 2: 2, 1.2, 0.8
   settings.shards = 1;
   pack_csv(settings);
   Rows reader(DataSet::open(settings.test_output), Access::blocks);
@@ -180,7 +184,7 @@ TEST_CASE("mean and deviation are of the training rows, per channel, in units of
     CHECK(result.mean[channel] == Approx(mean));
     CHECK(result.std_deviation[channel] == Approx(std::sqrt(squares[channel] / 700 - mean * mean)));
   }
-  CHECK(DataSet::open(settings.test_output).mean() == result.mean);   // of the training rows there too
+  CHECK(DataSet::open(settings.test_output).mean() == result.mean);  // of the training rows there too
 }
 
 TEST_CASE("gzip, a header, Windows line ends, blanks, 7.0 and any label column read alike") {
@@ -213,7 +217,7 @@ TEST_CASE("text that inflates far beyond its size is read in whole") {
   settings.input = write(folder / "in.gz", gzipped(lines));
   settings.test_count = 0;
   CHECK(pack_csv(settings).train_rows == 200000);
-  CHECK(DataSet::open(settings.output).std_deviation() == std::vector<double>{1, 1});   // no scale: left alone
+  CHECK(DataSet::open(settings.output).std_deviation() == std::vector<double>{1, 1});  // no scale: left alone
 }
 
 TEST_CASE("a bad line is refused with its number and both values, and nothing is written") {
@@ -289,8 +293,9 @@ TEST_CASE("shards that are there are replaced only when that is asked for, other
   CHECK(contents(settings.output).size() == 2);
   CHECK(std::filesystem::exists(folder / "train/train-00001-of-00002.h5"));
   std::set<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) names.insert(entry.path().filename().string());
-  CHECK(names == std::set<std::string>{"in.csv", "test", "train"});   // nothing temporary is left
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
+    names.insert(entry.path().filename().string());
+  CHECK(names == std::set<std::string>{"in.csv", "test", "train"});  // nothing temporary is left
   write(folder / "train/notes.txt", "mine");
   check_refused(settings, "holds something that is no shard (notes.txt)", ExitCode::cannot_create);
   CHECK(contents(settings.output).size() == 3);

@@ -105,7 +105,7 @@ TEST_CASE("each chunk is inflated once an epoch, although chunks split rows and 
   constexpr std::int64_t kInputChunks = 8 * 6;
   constexpr std::int64_t kTargetChunks = 7;
   const DataSet data = DataSet::open(path);
-  CHECK(filter.decoded() == kTargetChunks);   // the labels were looked at
+  CHECK(filter.decoded() == kTargetChunks);  // the labels were looked at
   Order order(data.row_blocks(), 1, 4, config::ShuffleMode::blocks);
   REQUIRE(order.lanes() == 2);
   // Room for two lanes' windows of four blocks, and all targets: no more.
@@ -129,7 +129,8 @@ TEST_CASE("a chunk larger than HDF5's own cache of a mebibyte is inflated once a
   const std::string path = folder / "a.h5";
   const std::vector<std::uint8_t> inputs(3 << 20, 7);
   const std::vector<std::uint8_t> targets(3);
-  test::add_dataset(path, {"inputs", Scalar::uint8, {3, 1 << 20}, false, {3, 1 << 20}, 1, true}, inputs.data());
+  test::add_dataset(path, {"inputs", Scalar::uint8, {3, 1 << 20}, false, {3, 1 << 20}, 1, true},
+                    inputs.data());
   test::add_dataset(path, {"targets", Scalar::uint8, {3}}, targets.data());
   test::add_string_attribute(path, "format", "lockstep-1");
   test::add_integer_attribute(path, "classes", 1);
@@ -146,10 +147,13 @@ TEST_CASE("chunks that cannot be kept are refused before the first row, with wha
   const test::CountingFilter filter;
   const DataSet data = DataSet::open(write_chunked(folder / "a.h5", {64, 3}, {64}));
   CHECK_THROWS_WITH(Rows(data, Access::blocks, 1000),
-                    contains("dataset inputs: its chunks hold 64 rows, 1.00 KiB") && contains("1000 B") && contains("h5repack"));
+                    contains("dataset inputs: its chunks hold 64 rows, 1.00 KiB") && contains("1000 B") &&
+                        contains("h5repack"));
 }
 
-TEST_CASE("raw bits of half precision pass through in either byte order: subnormals, infinities, NaNs, signed zero") {
+TEST_CASE(
+    "raw bits of half precision pass through in either byte order: subnormals, infinities, NaNs, signed "
+    "zero") {
   const TemporaryFolder folder;
   std::vector<std::uint16_t> bits(1 << 16);
   std::iota(bits.begin(), bits.end(), std::uint16_t{0});
@@ -192,7 +196,7 @@ TEST_CASE("labels are widened from every integer type and byte order") {
   };
   const std::uint8_t bytes[] = {0, 1, 200};
   CHECK(read(Scalar::uint8, false, bytes) == Numbers{0, 1, 200});
-  const std::uint16_t words[] = {0, 1, 50256};   // saturates where it is read as a signed short
+  const std::uint16_t words[] = {0, 1, 50256};  // saturates where it is read as a signed short
   CHECK(read(Scalar::uint16, false, words) == Numbers{0, 1, 50256});
   const std::uint16_t swapped[] = {0, 0x0100, 0x50c4};
   CHECK(read(Scalar::uint16, true, swapped) == Numbers{0, 1, 50256});
@@ -208,13 +212,15 @@ TEST_CASE("a shard that changes or vanishes after it was opened is an error that
   const DataSet data = DataSet::open(folder.path());
   Rows before(data, Access::rows, 0);
   CHECK(reads_right(before, {0, 79}));
-  std::filesystem::resize_file(paths[1], static_cast<std::uintmax_t>(data.shards()[1].inputs.offset + 16 * 12 + 5));
+  std::filesystem::resize_file(paths[1],
+                               static_cast<std::uintmax_t>(data.shards()[1].inputs.offset + 16 * 12 + 5));
   CHECK(reads_right(before, {0}));
   try {
     reads_right(before, {39, 40 + 12});
     FAIL("a row was read beyond the end of its file");
   } catch (const DataError& error) {
-    CHECK_THAT(error.what(), contains("shard-00001.h5, dataset inputs, row 12") && contains("the file ends at byte"));
+    CHECK_THAT(error.what(),
+               contains("shard-00001.h5, dataset inputs, row 12") && contains("the file ends at byte"));
   }
   Rows after(data, Access::blocks);
   CHECK_THROWS_WITH(reads_right(after, {79}), contains("shard-00001.h5: has ") && contains("bytes, but had"));
@@ -225,7 +231,7 @@ TEST_CASE("a shard that changes or vanishes after it was opened is an error that
 TEST_CASE("a row that is cut off within its block is the one that is named") {
   const TemporaryFolder folder;
   const std::string path = folder / "a.h5";
-  constexpr std::int64_t kWidth = 1 << 19;   // two rows a block
+  constexpr std::int64_t kWidth = 1 << 19;  // two rows a block
   const std::vector<std::uint8_t> inputs(5 * kWidth);
   const Numbers labels(5);
   write_shard(path, {{kWidth}, Scalar::uint8, 5, inputs.data(), labels.data(), 1, {}, {}});
@@ -236,8 +242,10 @@ TEST_CASE("a row that is cut off within its block is the one that is named") {
   const std::int64_t first = 0;
   const std::int64_t last = 2;
   reader.read(std::span(&first, 1), row.data(), &target);
-  std::filesystem::resize_file(path, static_cast<std::uintmax_t>(data.shards()[0].inputs.offset + 3 * kWidth + 5));
-  CHECK_THROWS_WITH(reader.read(std::span(&last, 1), row.data(), &target), contains("dataset inputs, row 3: the file ends"));
+  std::filesystem::resize_file(path,
+                               static_cast<std::uintmax_t>(data.shards()[0].inputs.offset + 3 * kWidth + 5));
+  CHECK_THROWS_WITH(reader.read(std::span(&last, 1), row.data(), &target),
+                    contains("dataset inputs, row 3: the file ends"));
 }
 
 TEST_CASE("a damaged chunk is an error that names file, dataset and row") {
@@ -247,7 +255,7 @@ TEST_CASE("a damaged chunk is an error that names file, dataset and row") {
   const DataSet data = DataSet::open(path);
   const std::string bytes = read_text_file(path);
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-  const std::size_t deflate = bytes.find("\x78\x5e");   // the head of zlib's stream at level 4
+  const std::size_t deflate = bytes.find("\x78\x5e");  // the head of zlib's stream at level 4
   REQUIRE(deflate != std::string::npos);
   file.seekp(static_cast<std::streamoff>(deflate));
   file << "junk";

@@ -48,8 +48,8 @@ std::string write_odd(const std::string& path, const OddShard& shard) {
   return path;
 }
 
-void write_one(const std::string& path, std::int64_t rows, const Shape& shape, Scalar scalar, std::int64_t classes,
-               const std::vector<double>& mean = {}) {
+void write_one(const std::string& path, std::int64_t rows, const Shape& shape, Scalar scalar,
+               std::int64_t classes, const std::vector<double>& mean = {}) {
   const std::vector<std::byte> zeros(1 << 12);
   const std::vector<std::int64_t> labels(static_cast<std::size_t>(rows));
   write_shard(path, {shape, scalar, rows, zeros.data(), labels.data(), classes, mean, mean});
@@ -92,7 +92,9 @@ TEST_CASE("contiguous data has row blocks of about one mebibyte") {
   CHECK(DataSet::open(folder.path()).row_blocks().edges == std::vector<std::int64_t>{0, 2, 4, 5});
 }
 
-TEST_CASE("a description makes an equal data set without the files, and the fingerprint does not depend on folders") {
+TEST_CASE(
+    "a description makes an equal data set without the files, and the fingerprint does not depend on "
+    "folders") {
   const TemporaryFolder folder;
   make_shards(folder / "one", {5, 7});
   write_one(folder / "two.h5", 3, {2, 2, 2}, Scalar::float32, 4, {0.1, 1.0 / 3});
@@ -109,7 +111,7 @@ TEST_CASE("a description makes an equal data set without the files, and the fing
   CHECK(copy.fingerprint() == data.fingerprint());
   CHECK(copy.rows() == 3);
   CHECK(copy.input_scalar() == Scalar::float32);
-  CHECK(copy.mean() == data.mean());   // bit for bit
+  CHECK(copy.mean() == data.mean());  // bit for bit
   CHECK(copy.std_deviation() == data.std_deviation());
   CHECK(copy.shards()[0].inputs.offset == data.shards()[0].inputs.offset);
   CHECK_THROWS_AS(DataSet::from_description("{}"), DataError);
@@ -118,7 +120,8 @@ TEST_CASE("a description makes an equal data set without the files, and the fing
 TEST_CASE("the fingerprint tells row counts, types and names apart") {
   const TemporaryFolder folder;
   std::set<std::uint64_t> prints;
-  const auto add = [&](const std::string& name, std::int64_t rows, const Shape& shape, Scalar scalar, std::int64_t classes) {
+  const auto add = [&](const std::string& name, std::int64_t rows, const Shape& shape, Scalar scalar,
+                       std::int64_t classes) {
     write_one(folder / name, rows, shape, scalar, classes);
     prints.insert(DataSet::open(folder / name).fingerprint());
   };
@@ -142,7 +145,7 @@ TEST_CASE("the fingerprint tells row blocks apart, since the order of samples de
     OddShard shard;
     shard.inputs.chunk = {chunk_rows, 1};
     write_odd(folder / "a.h5", shard);
-    std::filesystem::resize_file(folder / "a.h5", 20000);   // so that sizes do not give it away
+    std::filesystem::resize_file(folder / "a.h5", 20000);  // so that sizes do not give it away
     prints.insert(DataSet::open(folder / "a.h5").fingerprint());
     std::filesystem::remove(folder / "a.h5");
   }
@@ -153,7 +156,8 @@ TEST_CASE("a missing or empty folder is missing input, and the message says what
   const TemporaryFolder folder;
   CHECK(code_of(folder / "none") == ExitCode::input_missing);
   CHECK(code_of(folder.path()) == ExitCode::input_missing);
-  CHECK_THROWS_WITH(DataSet::open(folder.path()), contains(folder.path()) && contains("holds no *.h5") && contains("pack"));
+  CHECK_THROWS_WITH(DataSet::open(folder.path()),
+                    contains(folder.path()) && contains("holds no *.h5") && contains("pack"));
 }
 
 TEST_CASE("a shard that is no HDF5 file, or is cut off, is named before the first step") {
@@ -164,7 +168,8 @@ TEST_CASE("a shard that is no HDF5 file, or is cut off, is named before the firs
   std::filesystem::resize_file(second, size - 40);
   CHECK(code_of(folder.path()) == ExitCode::bad_data);
   CHECK_THROWS_WITH(DataSet::open(folder.path()), contains("shard-00001.h5: truncated file") &&
-                                                      contains(std::to_string(size - 40)) && contains(std::to_string(size)));
+                                                      contains(std::to_string(size - 40)) &&
+                                                      contains(std::to_string(size)));
   std::ofstream(second, std::ios::trunc) << "version https://git-lfs.github.com/spec/v1";
   CHECK_THROWS_WITH(DataSet::open(folder.path()), contains("shard-00001.h5: is not an HDF5 file"));
   CHECK(code_of(folder.path()) == ExitCode::bad_data);
@@ -176,13 +181,15 @@ TEST_CASE("a shard of a killed writer names what is missing or h5clear") {
   test::add_string_attribute(folder / "old.h5", "format", "lockstep-1");
   CHECK_THROWS_WITH(DataSet::open(folder / "old.h5"), contains("old.h5, dataset targets: is missing"));
   test::leave_unfinished(folder / "new.h5", "inputs", "targets", 4, true);
-  CHECK_THROWS_WITH(DataSet::open(folder / "new.h5"), contains("new.h5: file is already open for write") && contains("h5clear"));
+  CHECK_THROWS_WITH(DataSet::open(folder / "new.h5"),
+                    contains("new.h5: file is already open for write") && contains("h5clear"));
 }
 
 TEST_CASE("files that are no packed shards say so") {
   const TemporaryFolder folder;
   test::add_dataset(folder / "a.h5", {"data", Scalar::uint8, {4}}, "abcd");
-  CHECK_THROWS_WITH(DataSet::open(folder / "a.h5"), contains("has no attribute format") && contains("lockstep pack"));
+  CHECK_THROWS_WITH(DataSet::open(folder / "a.h5"),
+                    contains("has no attribute format") && contains("lockstep pack"));
   test::add_string_attribute(folder / "a.h5", "format", "lockstep-9");
   CHECK_THROWS_WITH(DataSet::open(folder / "a.h5"), contains("\"lockstep-9\"") && contains("\"lockstep-1\""));
 }
@@ -197,8 +204,12 @@ TEST_CASE("shards that disagree are refused with both values and both files") {
     CHECK(code_of(folder.path()) == ExitCode::bad_data);
     std::filesystem::remove(path);
   };
-  check("row shape is [2, 3], but [2, 2]", [](const auto& path) { write_one(path, 4, {2, 3}, Scalar::uint8, 3, {0.5}); });
-  check("type is float32, but uint8", [](const auto& path) { write_one(path, 4, {2, 2}, Scalar::float32, 3, {0.5}); });
+  check("row shape is [2, 3], but [2, 2]", [](const auto& path) {
+    write_one(path, 4, {2, 3}, Scalar::uint8, 3, {0.5});
+  });
+  check("type is float32, but uint8", [](const auto& path) {
+    write_one(path, 4, {2, 2}, Scalar::float32, 3, {0.5});
+  });
   check("classes is 4, but 3", [](const auto& path) { write_one(path, 4, {2, 2}, Scalar::uint8, 4, {0.5}); });
   check("mean is missing, but 0.5", [](const auto& path) { write_one(path, 4, {2, 2}, Scalar::uint8, 3); });
   check("dataset targets: its type is int32, but uint8", [](const auto& path) {
@@ -236,8 +247,9 @@ TEST_CASE("a label outside of the classes is named with its row, in every type a
   OddShard shard;
   const std::uint8_t bytes[8] = {0, 1, 2, 3, 4, 10, 0, 11};
   shard.labels = bytes;
-  CHECK_THROWS_WITH(DataSet::open(write_odd(folder / "a.h5", shard)),
-                    contains("a.h5, dataset targets, row 5: label 10 is outside of the file's 10 classes [0, 10)"));
+  CHECK_THROWS_WITH(
+      DataSet::open(write_odd(folder / "a.h5", shard)),
+      contains("a.h5, dataset targets, row 5: label 10 is outside of the file's 10 classes [0, 10)"));
   const std::int32_t negative[8] = {0, 0, -1};
   shard.labels = negative;
   shard.targets = {"targets", Scalar::int32, {8}};
@@ -246,7 +258,7 @@ TEST_CASE("a label outside of the classes is named with its row, in every type a
   shard.labels = huge;
   shard.targets = {"targets", Scalar::uint64, {8}};
   CHECK_THROWS_WITH(DataSet::open(write_odd(folder / "c.h5", shard)), contains("row 0: label -1"));
-  const std::uint16_t swapped[8] = {0x0100, 0x0200, 0x0900, 0x0a00};   // 1, 2, 9, 10 in big-endian
+  const std::uint16_t swapped[8] = {0x0100, 0x0200, 0x0900, 0x0a00};  // 1, 2, 9, 10 in big-endian
   shard.labels = swapped;
   shard.targets = {"targets", Scalar::uint16, {8}, true, {3}, 1};
   CHECK_THROWS_WITH(DataSet::open(write_odd(folder / "d.h5", shard)), contains("row 3: label 10"));
@@ -274,7 +286,8 @@ TEST_CASE("a missing filter is refused at once, by number and name") {
     shard.inputs.counted = true;
     write_odd(folder / "a.h5", shard);
   }
-  CHECK_THROWS_WITH(DataSet::open(folder / "a.h5"), contains("dataset inputs: needs HDF5 filter 300 (counting)"));
+  CHECK_THROWS_WITH(DataSet::open(folder / "a.h5"),
+                    contains("dataset inputs: needs HDF5 filter 300 (counting)"));
 }
 
 TEST_CASE("data that was never written, and data of other files, is refused rather than read as zeros") {
@@ -302,7 +315,8 @@ TEST_CASE("a data set without a single row is refused") {
 TEST_CASE("normalisation must be whole: both attributes, one number or one for each channel, above zero") {
   const TemporaryFolder folder;
   write_one(folder / "a.h5", 2, {3, 2, 2}, Scalar::uint8, 2, {0.5, 0.5});
-  CHECK_THROWS_WITH(DataSet::open(folder / "a.h5"), contains("hold 2 and 2 numbers") && contains("3 channels"));
+  CHECK_THROWS_WITH(DataSet::open(folder / "a.h5"),
+                    contains("hold 2 and 2 numbers") && contains("3 channels"));
   write_one(folder / "b.h5", 2, {3, 2, 2}, Scalar::uint8, 2, {0.5, 0, 0.5});
   CHECK_THROWS_WITH(DataSet::open(folder / "b.h5"), contains("attribute std holds 0"));
 }

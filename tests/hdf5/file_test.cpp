@@ -110,7 +110,7 @@ TEST_CASE("rows of a new dataset can be written in parts, and empty datasets hol
 TEST_CASE("the same content makes byte-identical files, with data where offset() says, aligned") {
   const TemporaryFolder folder;
   write_sample(folder / "a.h5");
-  std::this_thread::sleep_for(std::chrono::milliseconds(1100));   // HDF5 stores times in seconds
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // HDF5 stores times in seconds
   write_sample(folder / "b.h5");
   const std::string bytes = read_text_file(folder / "a.h5");
   CHECK(bytes == read_text_file(folder / "b.h5"));
@@ -162,7 +162,8 @@ TEST_CASE("a file that does not open says why, with the exit code for it") {
   CHECK_THROWS_WITH(File::open(folder / "empty.h5"), contains("is not an HDF5 file"));
   const auto size = std::filesystem::file_size(folder / "a.h5");
   std::filesystem::resize_file(folder / "a.h5", size - 100);
-  CHECK_THROWS_WITH(File::open(folder / "a.h5"), contains(text("eof = ", size - 100)) && contains(text("stored_eof = ", size)));
+  CHECK_THROWS_WITH(File::open(folder / "a.h5"),
+                    contains(text("eof = ", size - 100)) && contains(text("stored_eof = ", size)));
   CHECK(code_of([&] { File::open(folder / "a.h5"); }) == ExitCode::bad_data);
 }
 
@@ -180,7 +181,8 @@ TEST_CASE("a file that exists is not overwritten, and a folder that is missing n
   const TemporaryFolder folder;
   write_sample(folder / "a.h5");
   CHECK(code_of([&] { File::create(folder / "a.h5"); }) == ExitCode::cannot_create);
-  CHECK(code_of([&] { File::create(folder / "none/a.h5", ExitCode::checkpoint_io); }) == ExitCode::checkpoint_io);
+  CHECK(code_of([&] { File::create(folder / "none/a.h5", ExitCode::checkpoint_io); }) ==
+        ExitCode::checkpoint_io);
   CHECK(File::open(folder / "a.h5").integer("classes") == 10);
 }
 
@@ -192,11 +194,11 @@ TEST_CASE("a full disk is an error with the code that was asked for, and the nex
     file.create_dataset("values", Scalar::uint8, {1 << 20}).write(values.data());
     file.close();
   };
-  struct rlimit before{};
+  struct rlimit before {};
   ::getrlimit(RLIMIT_FSIZE, &before);
-  const struct rlimit small{1 << 16, before.rlim_max};
+  const struct rlimit small { 1 << 16, before.rlim_max };
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
-  ::setrlimit(RLIMIT_FSIZE, &small);   // stands for the disk: writes beyond it fail in the same way
+  ::setrlimit(RLIMIT_FSIZE, &small);  // stands for the disk: writes beyond it fail in the same way
   const ExitCode code = code_of([&] { write("a.h5"); });
   CHECK_THROWS_WITH(write("c.h5"), contains("c.h5, dataset values: cannot be written: File too large"));
   ::setrlimit(RLIMIT_FSIZE, &before);
@@ -212,7 +214,7 @@ TEST_CASE("closing leaves a file that is complete and no longer held") {
   file.set_integer("classes", 3);
   file.close();
   CHECK(File::open(folder / "a.h5").integer("classes") == 3);
-  file.close();   // again: nothing
+  file.close();  // again: nothing
 }
 
 TEST_CASE("data that lies in another file is refused before that file is looked at") {
@@ -289,7 +291,8 @@ TEST_CASE("a damaged compressed chunk is an error that names the rows") {
   file.write(std::string(64, '\xff').data(), 64);
   file.close();
   const Dataset dataset = File::open(path).dataset("values");
-  CHECK_THROWS_WITH(dataset.read(0, 4096, values.data()), contains("dataset values, row 0") && contains("inflate"));
+  CHECK_THROWS_WITH(dataset.read(0, 4096, values.data()),
+                    contains("dataset values, row 0") && contains("inflate"));
 }
 
 TEST_CASE("threads may use files at once, and none prints the library's messages") {

@@ -25,7 +25,9 @@ std::uint8_t pixel(std::int64_t row, std::int64_t index) {
   return static_cast<std::uint8_t>(mix_all(row, index) & 255);
 }
 
-std::int64_t label(std::int64_t row, std::int64_t classes) { return row % classes; }
+std::int64_t label(std::int64_t row, std::int64_t classes) {
+  return row % classes;
+}
 
 std::vector<std::string> make_shards(const std::string& folder, const std::vector<std::int64_t>& rows,
                                      const data::Shape& shape, std::int64_t classes) {
@@ -44,7 +46,8 @@ std::vector<std::string> make_shards(const std::string& folder, const std::vecto
     char name[32];
     std::snprintf(name, sizeof name, "/shard-%05zu.h5", paths.size());
     paths.push_back(folder + name);
-    data::write_shard(paths.back(), {shape, data::Scalar::uint8, count, inputs.data(), targets.data(), classes, {}, {}});
+    data::write_shard(paths.back(),
+                      {shape, data::Scalar::uint8, count, inputs.data(), targets.data(), classes, {}, {}});
   }
   return paths;
 }

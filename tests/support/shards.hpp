@@ -8,7 +8,8 @@
 
 namespace lockstep::test {
 
-/// A new empty folder under the system's temporary one, removed with everything in it when it goes out of scope.
+/// A new empty folder under the system's temporary one, removed with everything in it when it goes out of
+/// scope.
 class TemporaryFolder {
  public:
   TemporaryFolder();
@@ -23,11 +24,13 @@ class TemporaryFolder {
   std::string path_;
 };
 
-/// What make_shards() writes: the value at `index` of row `row` of the whole data set, and its label, row % classes.
+/// What make_shards() writes: the value at `index` of row `row` of the whole data set, and its label, row %
+/// classes.
 std::uint8_t pixel(std::int64_t row, std::int64_t index);
 std::int64_t label(std::int64_t row, std::int64_t classes);
 
-/// Writes uint8 shards "shard-00000.h5", ... of the given row counts into `folder`, which is made. Returns their paths.
+/// Writes uint8 shards "shard-00000.h5", ... of the given row counts into `folder`, which is made. Returns
+/// their paths.
 std::vector<std::string> make_shards(const std::string& folder, const std::vector<std::int64_t>& rows,
                                      const data::Shape& shape = {1, 4, 4}, std::int64_t classes = 10);
 
