@@ -48,7 +48,7 @@ struct Running {
 
 template <class T>
 __global__ void row_losses(const T* logits, std::int64_t rows, std::int64_t classes, const std::int64_t* targets,
-                           float* log_sums, float* losses) {
+                           RowSum* row_sums, float* losses) {
   const std::int64_t row = std::int64_t{blockIdx.x} * kRowsPerBlock + threadIdx.x / kWarp;
   const int lane = threadIdx.x % kWarp;
   if (row >= rows) return;
@@ -67,9 +67,10 @@ __global__ void row_losses(const T* logits, std::int64_t rows, std::int64_t clas
   if (lane != 0) return;
   const std::int64_t target = targets[row];
   const bool inside = target >= 0 && target < classes;
-  const float log_sum = nan ? NAN : running.largest + logf(running.sum);
-  log_sums[row] = log_sum;
-  losses[row] = inside ? log_sum - to_float(x[target]) : NAN;
+  const float log_rest = nan ? NAN : logf(running.sum);
+  log_sums[row] = running.largest + log_rest;
+  // The largest logit is taken off first: beside it the logarithm may have no digit left.
+  losses[row] = inside ? log_rest - (to_float(x[target]) - running.largest) : NAN;
 }
 
 /// One block adds all rows in a fixed order.
@@ -88,11 +89,11 @@ __global__ void sum_rows(const float* losses, std::int64_t rows, float* sum) {
 
 template <class T>
 __global__ void row_gradients(const T* logits, std::int64_t rows, std::int64_t classes, const std::int64_t* targets,
-                              const float* log_sums, const float* scale, T* result) {
+                              const RowSum* row_sums, const float* scale, T* result) {
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= rows * classes) return;
   const std::int64_t row = i / classes;
-  const float probability = __expf(to_float(logits[i]) - log_sums[row]);
+  const float probability = __expf(to_float(logits[i]) - row_sums[row].largest - row_sums[row].log_sum);
   const float picked = i - row * classes == targets[row] ? 1.0f : 0.0f;
   result[i] = from_float<T>((probability - picked) * *scale);
 }
@@ -120,26 +121,26 @@ void with_floating(Element element, Body body) {
 
 }  // namespace
 
-void cross_entropy_forward(const Matrix& logits, const std::int64_t* targets, float* log_sums, float* losses,
+void cross_entropy_forward(const Matrix& logits, const std::int64_t* targets, RowSum* row_sums, float* losses,
                            float* sum, cudaStream_t stream) {
   if (logits.rows > 0) {
     with_floating(logits.element, [&](auto* type) {
       using T = std::remove_pointer_t<decltype(type)>;
       row_losses<T><<<blocks_for(logits.rows, kRowsPerBlock), kRowsPerBlock * kWarp, 0, stream>>>(
-          static_cast<const T*>(logits.data), logits.rows, logits.columns, targets, log_sums, losses);
+          static_cast<const T*>(logits.data), logits.rows, logits.columns, targets, row_sums, losses);
     });
   }
   sum_rows<<<1, kThreads, 0, stream>>>(losses, logits.rows, sum);
   cuda::check(cudaGetLastError(), "cross_entropy_forward");
 }
 
-void cross_entropy_backward(const Matrix& logits, const std::int64_t* targets, const float* log_sums,
+void cross_entropy_backward(const Matrix& logits, const std::int64_t* targets, const RowSum* row_sums,
                             const float* scale, void* result, cudaStream_t stream) {
   if (logits.rows == 0) return;
   with_floating(logits.element, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     row_gradients<T><<<blocks_for(logits.rows * logits.columns, kThreads), kThreads, 0, stream>>>(
-        static_cast<const T*>(logits.data), logits.rows, logits.columns, targets, log_sums, scale,
+        static_cast<const T*>(logits.data), logits.rows, logits.columns, targets, row_sums, scale,
         static_cast<T*>(result));
   });
   cuda::check(cudaGetLastError(), "cross_entropy_backward");

@@ -1,6 +1,7 @@
 #include "precision/kernels.hpp"
 
 #include <algorithm>
+#include <type_traits>
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -52,7 +53,8 @@ __device__ void scan_low(const void* low, std::int64_t count, Seen& seen) {
        i += std::int64_t{gridDim.x} * kThreads) {
     const uint4 pack = packs[i];
     const auto* pairs = reinterpret_cast<const Low2*>(&pack);
-    float squares = 0;   // of eight halves: at most 8 * 65504^2, far inside float; only the running sum is double
+    // Eight squares of halves stay far inside float, at most 8 * 65504^2; those of bfloat16 need the range of double.
+    std::conditional_t<std::is_same_v<Low2, __half2>, float, double> squares = 0;
     for (int pair = 0; pair < 4; ++pair) {
       float2 wide;
       if constexpr (std::is_same_v<Low2, __half2>) {
@@ -61,7 +63,7 @@ __device__ void scan_low(const void* low, std::int64_t count, Seen& seen) {
         wide = __bfloat1622float2(pairs[pair]);
       }
       seen.nonfinite |= !(isfinite(wide.x) && isfinite(wide.y));
-      squares += wide.x * wide.x + wide.y * wide.y;
+      squares += static_cast<decltype(squares)>(wide.x) * wide.x + static_cast<decltype(squares)>(wide.y) * wide.y;
     }
     seen.squares += squares;
   }
