@@ -54,6 +54,13 @@ check "other commands take one rank" has "$(clean CUDA_VISIBLE_DEVICES=0,2,5 "$r
 check "hosts need a number of ranks" [ "$(code_of run --host a,b train)" = 64 ]
 check "settings of the run reach other nodes" \
   has "$(clean NCCL_DEBUG=INFO "$root/launch/run" --dry-run train)" "-x NCCL_DEBUG"
+mkdir "$folder/broken"
+printf '#!/bin/sh\nexit 1\n' | tee "$folder/broken/lscpu" >"$folder/broken/nvidia-smi"
+chmod +x "$folder"/broken/*
+check "where the machine hides its processors and GPUs, ranks start all the same" \
+  [ "$(code_of clean PATH="$folder/broken:$PATH" "$root/launch/run" -n 1 code 0)" = 0 ]
+check "and two CPU ranks are the default" \
+  has "$(clean PATH="$folder/broken:$PATH" "$root/launch/run" --dry-run train)" " -n [12] "
 check "the ranks get the variables" has "$(run -n 1 variables)" "^OMP_NUM_THREADS="
 
 env -i HOME="$HOME" PATH="$PATH" LOCKSTEP_BUILD="$folder" "$root/launch/run" -n 2 wait "$folder/started" &
