@@ -16,14 +16,15 @@ class FusedCrossEntropy : public torch::autograd::Function<FusedCrossEntropy> {
                             const at::Tensor& targets) {
     const auto rows = logits.size(0);
     const auto floats = logits.options().dtype(at::kFloat);
-    const at::Tensor log_sums = at::empty({rows}, floats);
+    const at::Tensor row_sums = at::empty({rows, 2}, floats);
     const at::Tensor losses = at::empty({rows}, floats);
     const at::Tensor sum = at::empty({}, floats);
     const auto stream = c10::cuda::getCurrentCUDAStream().stream();
     cuda_kernels::cross_entropy_forward({logits.const_data_ptr(), element_of(logits), rows, logits.size(1)},
-                                        targets.const_data_ptr<std::int64_t>(), log_sums.data_ptr<float>(),
+                                        targets.const_data_ptr<std::int64_t>(),
+                                        static_cast<cuda_kernels::RowSum*>(row_sums.data_ptr()),
                                         losses.data_ptr<float>(), sum.data_ptr<float>(), stream);
-    context->save_for_backward({logits, targets, log_sums});
+    context->save_for_backward({logits, targets, row_sums});
     return sum;
   }
 
@@ -35,7 +36,8 @@ class FusedCrossEntropy : public torch::autograd::Function<FusedCrossEntropy> {
     const at::Tensor scale = gradients[0].contiguous();
     const auto stream = c10::cuda::getCurrentCUDAStream().stream();
     cuda_kernels::cross_entropy_backward({logits.const_data_ptr(), element_of(logits), logits.size(0), logits.size(1)},
-                                         saved[1].const_data_ptr<std::int64_t>(), saved[2].const_data_ptr<float>(),
+                                         saved[1].const_data_ptr<std::int64_t>(),
+                                         static_cast<const cuda_kernels::RowSum*>(saved[2].const_data_ptr()),
                                          scale.const_data_ptr<float>(), result.data_ptr(), stream);
     return {result, at::Tensor()};
   }

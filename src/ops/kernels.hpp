@@ -19,12 +19,19 @@ struct Matrix {
 
 namespace cuda_kernels {
 
-/// log_sums[r] = log sum exp of row r; losses[r] = log_sums[r] - logits[r, targets[r]]; *sum = their sum in a fixed order.
-void cross_entropy_forward(const Matrix& logits, const std::int64_t* targets, float* log_sums, float* losses,
+/// What the backward pass needs of a row: log sum exp is largest + log_sum. Apart, since their sum would lose the small
+/// one's digits where logits are large.
+struct RowSum {
+  float largest;
+  float log_sum;     ///< log of the sum of exp(x - largest)
+};
+
+/// losses[r] = log sum exp of row r - logits[r, targets[r]]; *sum = their sum in a fixed order.
+void cross_entropy_forward(const Matrix& logits, const std::int64_t* targets, RowSum* row_sums, float* losses,
                            float* sum, cudaStream_t stream);
 
 /// result[r, c] = (softmax(logits)[r, c] - [c == targets[r]]) * *scale, in the type of the logits.
-void cross_entropy_backward(const Matrix& logits, const std::int64_t* targets, const float* log_sums,
+void cross_entropy_backward(const Matrix& logits, const std::int64_t* targets, const RowSum* row_sums,
                             const float* scale, void* result, cudaStream_t stream);
 
 /// out[r, ch, i] = in[r, ch, i] * scale[ch] + shift[ch] for in [rows, channels, inner].
