@@ -83,9 +83,7 @@ TEST_CASE("extreme logits and views: equal, masked by -inf, near the largest hal
     INFO(toString(type));
     const at::Tensor targets = torch::arange(0, 9, options.dtype(at::kLong)) % 4;
     expect_like_double(torch::zeros({9, 4}, options).to(type), targets, 1.0f);
-    expect_like_double(torch::full({9, 4}, -100.0f, options).to(type), targets, 1.0f);
-    const at::Tensor far = torch::full({9, 4}, -60000.0f, options).to(type);
-    CHECK(ops::cross_entropy_sum(far, targets).item<float>() == Approx(9 * std::log(4.0)).epsilon(1e-6));
+    expect_like_double(torch::full({9, 4}, -60000.0f, options).to(type), targets, 1.0f);
     const at::Tensor spread = torch::linspace(-60000, 60000, 36, options).view({9, 4}).to(type);
     expect_like_double(spread, spread.argmax(1), 1.0f);
     at::Tensor masked = torch::randn({9, 70}, options).to(type);
