@@ -42,7 +42,11 @@ std::shared_ptr<models::Model> make_model(const config::TrainSettings& settings,
 
 Learner::Learner(const config::TrainSettings& settings, const data::DataSet& data, std::int64_t total_steps,
                  const Place& place, const mpi::Communicator& world)
-    : model_(make_model(settings, data)) {
+    : Learner(make_model(settings, data), settings, total_steps, place, world) {}
+
+Learner::Learner(std::shared_ptr<models::Model> model, const config::TrainSettings& settings, std::int64_t total_steps,
+                 const Place& place, const mpi::Communicator& world)
+    : model_(std::move(model)) {
   precision::set_arithmetic(settings.precision);
   comm::Options options;
   options.cuda = place.cuda();

@@ -24,6 +24,9 @@ class Learner {
   /// `total_steps` is the length of the schedule where the settings give none.
   Learner(const config::TrainSettings& settings, const data::DataSet& data, std::int64_t total_steps,
           const Place& place, const mpi::Communicator& world);
+  /// The same around a model that is made already, on the CPU.
+  Learner(std::shared_ptr<models::Model> model, const config::TrainSettings& settings, std::int64_t total_steps,
+          const Place& place, const mpi::Communicator& world);
 
   models::Model& model() { return *model_; }
   comm::Communicator& ranks() { return *ranks_; }
