@@ -20,7 +20,8 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 [[noreturn]] void other_model(const std::string& folder, const std::string& tensor, const std::string& here,
                               const std::string& there) {
   throw DataError(folder, tensor, -1,
-                  text("this model has ", here, ", the checkpoint has ", there, ": it is of another model"),
+                  text("this model has ", here, ", the checkpoint has ", there,
+                       ": it is of another model, or learnt from data of another shape"),
                   ExitCode::configuration);
 }
 

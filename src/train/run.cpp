@@ -11,6 +11,7 @@
 #include "config/flags.hpp"
 #include "config/stored.hpp"
 #include "config/validate.hpp"
+#include "hdf5/dataset.hpp"
 #include "mpi/job.hpp"
 #include "train/run_folder.hpp"
 #include "train/trainer.hpp"
@@ -29,27 +30,30 @@ data::DataSet open_everywhere(const std::string& path, const mpi::Communicator& 
 void check_same_data(const nlohmann::json& state, const data::DataSet& data, const std::string& path) {
   const std::string stored = state.at("data_fingerprint").get<std::string>();
   if (stored == hex(data.fingerprint())) return;
-  throw UsageError(text("--data ", path, " is not the data of this run: it has ", data.rows(), " rows and fingerprint ",
-                        hex(data.fingerprint()), ", the checkpoint was made on ", state.at("data_rows").get<std::int64_t>(),
-                        " rows with fingerprint ", stored),
+  throw UsageError(text("--data ", path, " is not the data of this run: it has ", data.rows(),
+                        " rows and fingerprint ", hex(data.fingerprint()), ", the checkpoint was made on ",
+                        state.at("data_rows").get<std::int64_t>(), " rows with fingerprint ", stored),
                    ExitCode::configuration);
 }
 
 void check_eval_fits(const data::DataSet& data, const data::DataSet& eval) {
   if (data.input_shape() == eval.input_shape() && data.classes() == eval.classes()) return;
-  throw UsageError(text("--eval-data has ", eval.classes(), " classes and rows of ", eval.input_row_bytes(),
-                        " bytes, --data has ", data.classes(), " classes and rows of ", data.input_row_bytes(), " bytes"),
-                   ExitCode::bad_data);
+  throw UsageError(
+      text("--eval-data has ", eval.classes(), " classes and rows of shape ",
+           hdf5::to_text(eval.input_shape()), ", --data has ", data.classes(), " classes and rows of shape ",
+           hdf5::to_text(data.input_shape()), "; they must be equal"),
+      ExitCode::bad_data);
 }
 
-void introduce(const config::TrainSettings& settings, Learner& learner, const Trainer& trainer, const Course& course,
-               const Place& place, const mpi::Communicator& world) {
+void introduce(const config::TrainSettings& settings, Learner& learner, const Trainer& trainer,
+               const Course& course, const Place& place, const mpi::Communicator& world) {
   if (world.rank() != 0) return;
-  std::cout << "lockstep train: " << settings.model.name << " with " << learner.parameter_count() << " parameters in "
-            << config::word(settings.precision) << (place.cuda() ? "" : " (storage; CPU ranks compute in fp32)") << "\n"
+  std::cout << "lockstep train: " << settings.model.name << " with " << learner.parameter_count()
+            << " parameters in " << config::word(settings.precision)
+            << (place.cuda() ? "" : " (storage; CPU ranks compute in fp32)") << "\n"
             << place.table << "\n"
-            << "reduction: " << learner.ranks().describe() << ", " << trainer.bucket_count() << " buckets, overlap "
-            << (settings.reduce.overlap ? "on" : "off") << "\n"
+            << "reduction: " << learner.ranks().describe() << ", " << trainer.bucket_count()
+            << " buckets, overlap " << (settings.reduce.overlap ? "on" : "off") << "\n"
             << "global batch " << settings.global_batch << " = " << world.size() << " ranks, "
             << trainer.accumulation() << " micro-batches a step; CUDA graph: " << trainer.graph() << "\n"
             << "data: " << course.data.rows() << " rows in " << course.data.shards().size() << " shards, "
@@ -71,6 +75,16 @@ void conclude(const config::TrainSettings& settings, const Trainer& trainer, con
             << "checkpoint: " << trainer.last_checkpoint() << std::endl;
 }
 
+int nothing_to_do(const config::TrainSettings& settings, const RunFolder& found, std::int64_t last_step,
+                  const mpi::Communicator& world) {
+  log::info(text("nothing to do: step ", found.step, " of ", last_step, " is reached (", *found.checkpoint,
+                 "); ask for more --steps or --epochs, or take another --run folder"));
+  // Whoever was stopped after the last checkpoint left no mark.
+  const bool own = settings.run.resume == "auto";
+  if (own && !found.complete) mpi::on_root(world, [&] { mark_complete(settings.run.folder, found.step); });
+  return 0;
+}
+
 }  // namespace
 
 int run_training(const config::TrainSettings& settings, const mpi::Communicator& world) {
@@ -90,15 +104,12 @@ int run_training(const config::TrainSettings& settings, const mpi::Communicator&
       settings.run.steps > 0 ? settings.run.steps : settings.run.epochs * order.steps_per_epoch();
 
   Learner learner(settings, data, last_step, place, world);
-  const RunFolder found = open_run_folder(settings, world);
+  const RunFolder found = find_run(settings, world);
   if (found.checkpoint) check_same_data(learner.load(*found.checkpoint, world), data, settings.data.path);
-  if (found.step >= last_step) {
-    log::info(text("nothing to do: ", settings.run.folder, " has reached step ", found.step, " of ", last_step,
-                   "; ask for more --steps or --epochs, or take another --run folder"));
-    return 0;
-  }
-  const Course course{data, order, eval_data, found.step, last_step};
+  if (found.step >= last_step) return nothing_to_do(settings, found, last_step, world);
+  const Course course{data, order, eval_data, found.step, last_step, found.checkpoint.value_or("")};
   Trainer trainer(settings, learner, course, place, world);
+  enter_run(settings, found, world);
   introduce(settings, learner, trainer, course, place, world);
   trainer.run();
   mpi::on_root(world, [&] { conclude(settings, trainer, clock, last_step, world); });
@@ -129,7 +140,8 @@ int run_evaluation(const config::EvalSettings& settings, const mpi::Communicator
   Learner learner(run, data, std::max<std::int64_t>(1, run.run.steps), place, world);
   learner.load(folder, world);
   data::Rows rows(data, data::Access::blocks);
-  const Evaluation result = evaluate(learner.model(), rows, settings.batch, run.precision, place.device, world);
+  const Evaluation result =
+      evaluate(learner.model(), rows, settings.batch, run.precision, place.device, world);
   if (world.rank() != 0) return 0;
   char line[128];
   std::snprintf(line, sizeof line, "eval loss %.6f", result.loss);
@@ -138,7 +150,8 @@ int run_evaluation(const config::EvalSettings& settings, const mpi::Communicator
     std::snprintf(line, sizeof line, ", accuracy %.2f %%", 100 * *result.accuracy);
     std::cout << line;
   }
-  std::cout << " over " << result.rows << " rows of " << settings.data << "\ncheckpoint: " << folder << std::endl;
+  std::cout << " over " << result.rows << " rows of " << settings.data << "\ncheckpoint: " << folder
+            << std::endl;
   return 0;
 }
 

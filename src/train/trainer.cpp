@@ -31,7 +31,8 @@ std::int64_t memory_bytes(const Place& place) {
 }
 
 data::LoaderSettings loader_settings(const config::TrainSettings& settings, const Course& course,
-                                     std::int64_t accumulation, const Place& place, const mpi::Communicator& world) {
+                                     std::int64_t accumulation, const Place& place,
+                                     const mpi::Communicator& world) {
   data::LoaderSettings loader;
   loader.rank = world.rank();
   loader.world = world.size();
@@ -73,13 +74,14 @@ Trainer::Trainer(const config::TrainSettings& settings, Learner& learner, Course
       graph_(step_, input_, settings.graph, place.cuda(),
              std::min(settings.global_batch, course_.data.rows())),
       results_(learner.scaler(), place.cuda()),
-      reporter_(settings.run,
-                {course_.data.rows(), settings.global_batch, course_.order.steps_per_epoch()},
-                course_.first_step, course_.last_step, world.rank()) {
+      last_checkpoint_(course_.checkpoint) {
   if (course_.eval_data) eval_rows_ = std::make_unique<data::Rows>(*course_.eval_data, data::Access::blocks);
 }
 
 void Trainer::run() {
+  reporter_.emplace(settings_.run,
+                    Consumed{course_.data.rows(), settings_.global_batch, course_.order.steps_per_epoch()},
+                    course_.first_step, course_.last_step, world_.rank());
   const auto due = [&](std::int64_t every, std::int64_t step) {
     return step == course_.last_step || (every > 0 && step % every == 0);
   };
@@ -93,19 +95,22 @@ void Trainer::run() {
     if (due(settings_.run.checkpoint_steps, step)) save_after(step);
   }
   settle();
-  reporter_.finish();
+  reporter_->finish();
 }
 
 void Trainer::observe(const StepResult& result) {
-  reporter_.step(result, input_.wait_seconds(), memory_bytes(place_));
+  reporter_->step(result, input_.wait_seconds(), memory_bytes(place_));
   const auto limit = settings_.scaler.skip_limit;
   if (limit <= 0 || result.state.consecutive_skips < limit) return;
   const std::string name = learner_.parameters().first_nonfinite();
   Error error(ExitCode::internal,
-              text("step ", result.step, ": the gradient was not finite in ", limit, " steps in a row (--skip-limit), ",
-                   name.empty() ? "" : text("first in ", name, ", "), "at loss scale ", result.state.used_loss_scale,
-                   "; the last checkpoint is untouched. Lower --lr, warm up longer, or look at the data"));
-  error.mark_on_all_ranks();   // every rank sees the same states in the same order
+              text("step ", result.step, ": the gradient was not finite in ", limit,
+                   " steps in a row (--skip-limit), ", name.empty() ? "" : text("first in ", name, ", "),
+                   "at loss scale ", result.state.used_loss_scale, "; ",
+                   last_checkpoint_.empty() ? "there is no checkpoint"
+                                            : text("the last checkpoint is ", last_checkpoint_),
+                   ". Lower --lr, warm up longer, or look at the data"));
+  error.mark_on_all_ranks();  // every rank sees the same states in the same order
   throw error;
 }
 
@@ -119,8 +124,8 @@ void Trainer::evaluate_after(std::int64_t step) {
   settle();
   last_evaluation_ = evaluate(learner_.model(), *eval_rows_, settings_.run.eval_batch, settings_.precision,
                               place_.device, world_);
-  reporter_.evaluation(step, *last_evaluation_);
-  reporter_.pause();
+  reporter_->evaluation(step, *last_evaluation_);
+  reporter_->pause();
 }
 
 void Trainer::save_after(std::int64_t step) {
@@ -131,8 +136,8 @@ void Trainer::save_after(std::int64_t step) {
                        {"data_rows", course_.data.rows()}};
   last_checkpoint_ = learner_.save(settings_.run.folder, step, std::move(state), config::to_json(settings_),
                                    settings_.run.keep_checkpoints, world_);
-  reporter_.note(text("checkpoint ", last_checkpoint_));
-  reporter_.pause();
+  reporter_->note(text("checkpoint ", last_checkpoint_));
+  reporter_->pause();
 }
 
 }  // namespace lockstep::train

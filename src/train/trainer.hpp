@@ -25,8 +25,9 @@ struct Course {
   data::DataSet data;
   data::Order order;
   std::optional<data::DataSet> eval_data;
-  std::int64_t first_step;    ///< steps done before
+  std::int64_t first_step;  ///< steps done before
   std::int64_t last_step;
+  std::string checkpoint;  ///< that it goes on from; empty at the start of a run
 };
 
 /// The loop around the step: results, evaluations, checkpoints. Everything is collective.
@@ -36,7 +37,8 @@ class Trainer {
           const mpi::Communicator& world);
 
   /// Runs the course, and leaves a checkpoint and an evaluation of its last step.
-  /// Throws Error(internal) after `--skip-limit` skipped steps in a row, naming the first non-finite gradient.
+  /// Throws Error(internal) after `--skip-limit` skipped steps in a row, naming the first non-finite
+  /// gradient.
   void run();
 
   std::string graph() const { return graph_.describe(); }
@@ -64,7 +66,7 @@ class Trainer {
   Step step_;
   StepGraph graph_;
   Results results_;
-  Reporter reporter_;
+  std::optional<Reporter> reporter_;  // from run() on: it writes into the run's folder
   std::optional<Evaluation> last_evaluation_;
   std::string last_checkpoint_;
 };

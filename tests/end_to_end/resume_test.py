@@ -5,7 +5,7 @@ import pathlib
 import signal
 import time
 
-from lockstep_run import BINARY, LockstepTest, Run, flags, main, on_ranks, run, start, wait
+from lockstep_run import BINARY, LockstepTest, Run, digests, flags, main, on_ranks, run, start, wait
 
 # A scale that overflows and grows within a few steps, so that stops fall before, between and after both.
 RESTLESS = {"init_scale": 2**20, "growth_interval": 3, "lr": 0.01, "schedule": "cosine", "warmup_steps": 3}
@@ -91,9 +91,22 @@ class Resume(LockstepTest):
 
     def test_nothing_is_done_twice_when_the_run_is_complete(self):
         complete = self.stop_at(2, "run", 4)
-        before = (complete.lines(), complete.shards(), (complete.folder / "COMPLETE").read_text())
-        again = self.stop_at(2, "run", 4)
-        self.assertEqual(before, (again.lines(), again.shards(), (again.folder / "COMPLETE").read_text()))
+        before = digests(complete.folder)
+        for steps in (4, 3):
+            self.stop_at(2, "run", steps)
+            self.assertEqual(before, digests(complete.folder))
+        # Stopped between its last checkpoint and the mark of completion, a run still gets the mark.
+        (complete.folder / "COMPLETE").unlink()
+        self.stop_at(2, "run", 4)
+        self.assertEqual(before, digests(complete.folder))
+
+    def test_a_longer_run_is_not_complete_before_its_own_end(self):
+        # Every step overflows: 4 of them are let pass, the longer run ends with an error.
+        stuck = {"init_scale": 1e30, "min_scale": 1e30, "skip_limit": 6}
+        complete = self.stop_at(2, "run", 4, **stuck)
+        self.assertEqual((complete.folder / "COMPLETE").read_text(), "step 4\n")
+        self.stop_at(2, "run", 20, expect=70, **stuck)
+        self.assertFalse((complete.folder / "COMPLETE").exists())
 
     def test_a_job_killed_at_once_goes_on_from_its_last_checkpoint(self):
         whole = self.stop_at(2, "whole", 40, schedule_steps=40, checkpoint_steps=10)

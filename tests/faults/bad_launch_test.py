@@ -39,7 +39,7 @@ class BadLaunch(FaultTest):
 
     def test_gpus_that_are_not_there_are_refused(self):
         hidden = environment(CUDA_VISIBLE_DEVICES="")
-        self.refuse(69, ["--device cuda", "0 "], variables=hidden, device="cuda")
+        self.refuse(69, ["rank 0", "no GPU", "CUDA_VISIBLE_DEVICES", "--device cpu"], variables=hidden, device="cuda")
 
     @unittest.skipUnless(gpus() > 0, "no GPU here")
     def test_more_ranks_than_gpus_are_refused_with_both_numbers(self):

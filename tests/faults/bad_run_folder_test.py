@@ -21,15 +21,21 @@ class BadRunFolder(FaultTest):
         self.trained()
         self.refuse(78, [self.folder / "run", "--resume"], resume="never", steps=4)
 
-    def test_a_checkpoint_of_another_model_is_refused_with_both_shapes(self):
+    def test_a_checkpoint_of_another_model_is_refused_with_both_settings(self):
         trained = self.trained("mlp")
         checkpoint = trained.checkpoints()[-1]
-        self.refuse(78, [checkpoint, "conv1.weight"], resume=checkpoint, model="lenet", steps=4)
-        self.refuse(78, [checkpoint, "[16, 144]", "[17, 144]"], resume=checkpoint, hidden=17, steps=4)
+        self.refuse(78, [checkpoint, "--model was mlp and is now lenet"], resume=checkpoint, model="lenet", steps=4)
+        self.refuse(78, [checkpoint, "--hidden was 16 and is now 17"], resume=checkpoint, hidden=17, steps=4)
+        self.refuse(78, [checkpoint, "--lr was 0.001 and is now 0.5"], resume=checkpoint, lr=0.5, steps=4)
+
+    def test_a_checkpoint_of_rows_of_another_shape_is_refused_with_both(self):
+        checkpoint = self.trained("mlp").checkpoints()[-1]
+        wide = self.pack("wide", rows=40, side=14)
+        self.refuse(78, [checkpoint, "[16, 196]", "[16, 144]", "another shape"], resume=checkpoint, data=wide, steps=4)
 
     def test_a_checkpoint_of_another_optimizer_is_refused(self):
         checkpoint = self.trained("sgd", optimizer="sgd").checkpoints()[-1]
-        self.refuse(78, [checkpoint, "moment1"], resume=checkpoint, steps=4)
+        self.refuse(78, [checkpoint, "--optimizer was sgd and is now adamw"], resume=checkpoint, steps=4)
 
     def test_a_checkpoint_that_is_not_there_is_named(self):
         self.refuse(66, [self.folder / "nowhere"], resume=self.folder / "nowhere")
@@ -57,19 +63,19 @@ class BadRunFolder(FaultTest):
         file = self.folder / "file"
         file.write_text("mine\n")
         for folder in (file, file / "run"):
-            self.refuse(73, ["--run", folder], run=folder)
-        self.refuse(73, ["--run", "/proc/nothing/run"], run="/proc/nothing/run")
+            self.refuse(73, [file], run=folder)
+        self.refuse(73, ["/proc/nothing"], run="/proc/nothing/run")
 
     def test_lockstep_eval_names_what_it_lacks(self):
         trained = self.trained()
         empty = self.folder / "empty"
         empty.mkdir()
-        other = self.pack("wide", rows=8, side=14)
+        other = self.pack("wider", rows=8, side=16)
         for code, changes, words in ((66, {"run": self.folder / "nowhere"}, ["nowhere"]),
                                      (66, {"run": empty}, [empty]),
                                      (66, {"data": empty}, [empty, "*.h5"]),
                                      (66, {"checkpoint": empty}, [empty]),
-                                     (65, {"data": other}, ["[1, 14, 14]", "[1, 12, 12]"])):
+                                     (78, {"data": other}, ["[16, 256]", "[16, 144]", "data of another shape"])):
             settings = {"run": trained.folder, "data": self.data, "device": "cpu", **changes}
             self.assert_refused(run(on_ranks(RANKS, "eval", *flags(settings))), code, *words)
 

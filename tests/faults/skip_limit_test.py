@@ -8,7 +8,8 @@ class SkipLimit(FaultTest):
 
     def test_a_scale_that_stays_too_high_stops_the_run(self):
         result = run(on_ranks(RANKS, *self.command(steps=100, **self.STUCK)))
-        self.assert_refused(result, 70, "step 5", "5 steps in a row", "--skip-limit", "head.bias", "1e+30")
+        self.assert_refused(result, 70, "step 5", "5 steps in a row", "--skip-limit", "head.bias", "1e+30",
+                            "there is no checkpoint", at_start=False)
         stopped = Run(self.folder / "run")
         self.assertEqual(stopped.column("skipped_steps"), [1, 2, 3, 4, 5])
         self.assertEqual(stopped.checkpoints(), [])
@@ -20,7 +21,8 @@ class SkipLimit(FaultTest):
         self.assertEqual(result.code, 70, str(result))
         stopped = Run(self.folder / "run")
         step = stopped.column("step")[-1]
-        self.assert_refused(result, 70, f"step {step}:", "7 steps in a row", "first in ")
+        self.assert_refused(result, 70, f"step {step}:", "7 steps in a row", "first in ", stopped.checkpoints()[-1],
+                            at_start=False)
         self.assertEqual(stopped.column("skipped_steps")[-1], 7)
         self.assertTrue(stopped.checkpoints())
         for checkpoint in stopped.checkpoints():
@@ -32,7 +34,7 @@ class SkipLimit(FaultTest):
         trained = self.train(RANKS, "run", data=self.data, global_batch=8, steps=6, **settled)
         before = digests(trained.folder / "checkpoints")
         result = run(on_ranks(RANKS, *self.command(steps=100, **settled)))
-        self.assert_refused(result, 70, "step 9", "9 steps in a row")
+        self.assert_refused(result, 70, "step 9", "9 steps in a row", trained.checkpoints()[-1], at_start=False)
         self.assertEqual(before, digests(trained.folder / "checkpoints"))
 
     def test_skips_at_the_start_are_normal(self):
