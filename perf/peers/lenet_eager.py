@@ -46,7 +46,7 @@ def main():
         start = time.perf_counter()
         total = torch.zeros((), device="cuda")
         for step in range(block_steps):
-            first = (block * block_steps + step) * % (len(images) // batch) * batch
+            first = (block * block_steps + step) % (len(images) // batch) * batch
             x, y = images[first:first + batch], labels[first:first + batch]
             with torch.autocast("cuda", dtype=torch.float16):
                 loss = F.cross_entropy(model((x.float() / 255 - 0.5) / 0.25), y)

@@ -111,15 +111,19 @@ Communicator::~Communicator() {
 
 void Communicator::complete(ncclResult_t status, const char* call, std::int64_t bytes) {
   ++sequence_;
+  if (status != ncclSuccess && status != ncclInProgress) fail(status, call);
+  // A call may return success and leave work behind all the same (ncclCommWindowRegister does); the next call would
+  // then be refused. So the communicator is asked in every case.
   const Stopwatch watch;
-  for (std::int64_t polls = 0; status == ncclInProgress; ++polls) {
+  for (std::int64_t polls = 0;; ++polls) {
+    const ncclResult_t asked = ncclCommGetAsyncError(comm_, &status);
+    if (asked != ncclSuccess) fail(asked, "ncclCommGetAsyncError");
+    if (status != ncclInProgress) break;
     if (watch.seconds() > timeout_seconds_) {
       failed_ = true;
       throw TimeoutError(call, sequence_, rank(), bytes, watch.seconds());
     }
     pause_between_polls(polls);
-    const ncclResult_t asked = ncclCommGetAsyncError(comm_, &status);
-    if (asked != ncclSuccess) fail(asked, "ncclCommGetAsyncError");
   }
   if (status != ncclSuccess) fail(status, call);
 }

@@ -34,6 +34,9 @@ Function next(const char* name) {
 
 struct AtExit {
   ~AtExit() {
+    bool called = false;
+    for (const auto& counter : counters) called |= counter.first_thread > 0;
+    if (!called) return;   // a helper process that MPI started, which inherited the preload
     const char* const path = std::getenv("LOCKSTEP_WAITS_FILE");
     std::FILE* const file = path != nullptr ? std::fopen(path, "w") : nullptr;
     if (file == nullptr) return;

@@ -30,7 +30,7 @@ class GpuTest(lr.LockstepTest):
         cls.few = cls.pack("few", 150, side=28)
 
     def settings(self, **changes):
-        return {"model": "lenet", "device": "cuda", "report_every": 1, "progress": "off", "data": self.data,
+        return {"model": "lenet", "device": "cuda", "report_every": 1, "lr": 3e-4, "progress": "off", "data": self.data,
                 "global_batch": 64, "steps": 40, "schedule_steps": 40, **changes}
 
     def needs(self, gpus):
@@ -52,16 +52,16 @@ class GpuTest(lr.LockstepTest):
     def test_the_loss_on_a_gpu_follows_the_cpu(self):
         gpu = self.train(1, "gpu", precision="fp32")
         cpu = self.train(1, "cpu", precision="fp32", device="cpu")
-        self.assert_close(gpu.column("loss"), cpu.column("loss"), 2e-3)
+        self.assert_close(gpu.column("loss")[:20], cpu.column("loss")[:20], 2e-3)
         gpu = self.train(1, "gpu16", precision="fp16", steps=20)
         cpu = self.train(1, "cpu16", precision="fp16", device="cpu", steps=20)
-        self.assert_close(gpu.column("loss"), cpu.column("loss"), 2e-2)
+        self.assert_close(gpu.column("loss"), cpu.column("loss"), 1e-2)
 
     def test_four_micro_batches_equal_one_large_one(self):
         for precision, bound in (("fp32", 1e-5), ("fp16", 5e-3)):
             many = self.train(1, f"{precision}-4", precision=precision, micro_batch=16, growth_interval=8)
             one = self.train(1, f"{precision}-1", precision=precision, growth_interval=8)
-            self.assert_close(many.column("loss")[:20], one.column("loss")[:20], bound)
+            self.assert_close(many.column("loss"), one.column("loss"), bound)
             self.assertEqual(many.column("loss_scale"), one.column("loss_scale"))
 
     def test_a_resumed_run_is_bit_equal_to_one_never_stopped(self):
@@ -93,7 +93,7 @@ class GpuTest(lr.LockstepTest):
     def test_more_ranks_than_gpus_are_refused(self):
         result = lr.run(lr.on_ranks(GPUS + 1, "train", *lr.flags(self.settings(run=self.folder / "run"))))
         if GPUS == 1:   # exactly one visible device a rank: found as two ranks on one GPU
-            self.assert_refused(result, 78, "rank 0", "rank 1", "GPU-")
+            self.assert_refused(result, 78, "ranks 0 and 1", "GPU-")
         else:
             self.assert_refused(result, 78, f"{GPUS + 1} ranks", f"{GPUS} ")
         self.assertFalse((self.folder / "run").exists())
@@ -103,7 +103,7 @@ class GpuTest(lr.LockstepTest):
         for precision, bound in (("fp32", 1e-5), ("fp16", 5e-3)):
             one = self.train(1, f"{precision}-1", precision=precision, growth_interval=8)
             two = self.train(2, f"{precision}-2", precision=precision, growth_interval=8)
-            self.assert_close(two.column("loss")[:20], one.column("loss")[:20], bound)
+            self.assert_close(two.column("loss"), one.column("loss"), bound)
             self.assertEqual(two.column("loss_scale"), one.column("loss_scale"))
 
     def test_two_gpus_graph_overlap_and_buckets_change_no_bit(self):
