@@ -3,7 +3,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <new>
 #include <optional>
+#include <stdexcept>
 
 #include <unistd.h>
 
@@ -23,6 +25,17 @@ struct Failure {
   std::string message;
 };
 
+/// What the exception says, in one line: some libraries put a page of stack frames below.
+Failure failure_of(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
+      dynamic_cast<const std::length_error*>(&error) != nullptr) {
+    return {ExitCode::operating_system, text("memory ran out (", error.what(),
+                                             "); ask for less of it, or start fewer ranks on this machine")};
+  }
+  const std::string words = error.what();
+  return {ExitCode::internal, words.substr(0, words.find('\n'))};
+}
+
 /// What `body` threw, if it is an exception of the standard library or ours. Others pass: they are not for
 /// ranks to share.
 std::optional<Failure> catch_failure(const std::function<void()>& body) {
@@ -32,7 +45,7 @@ std::optional<Failure> catch_failure(const std::function<void()>& body) {
   } catch (const Error& error) {
     return Failure{error.code(), error.what()};
   } catch (const std::exception& error) {
-    return Failure{ExitCode::internal, error.what()};
+    return failure_of(error);
   }
 }
 
@@ -112,7 +125,8 @@ int run_or_abort(const Communicator& world, const std::function<int()>& body) {
     if (error.on_all_ranks()) return leave_together(leaving, error);
     abort_job(world, error.code(), error.what());
   } catch (const std::exception& error) {
-    abort_job(world, ExitCode::internal, error.what());
+    const Failure failure = failure_of(error);
+    abort_job(world, failure.code, failure.message);
   } catch (...) {
     abort_job(world, ExitCode::internal, "an exception of unknown type");
   }

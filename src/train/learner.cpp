@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include "models/registry.hpp"
+#include "mpi/job.hpp"
 #include "optim/schedule.hpp"
 #include "parallel/gradient_reducer.hpp"
 #include "precision/autocast.hpp"
@@ -38,11 +39,19 @@ std::shared_ptr<models::Model> make_model(const config::TrainSettings& settings,
   return models::make_model(request);
 }
 
+/// Collective. A model that does not fit fails on all ranks, and that is said once.
+std::shared_ptr<models::Model> make_model_alike(const config::TrainSettings& settings, const data::DataSet& data,
+                                                const mpi::Communicator& world) {
+  std::shared_ptr<models::Model> model;
+  mpi::agree(world, [&] { model = make_model(settings, data); });
+  return model;
+}
+
 }  // namespace
 
 Learner::Learner(const config::TrainSettings& settings, const data::DataSet& data, std::int64_t total_steps,
                  const Place& place, const mpi::Communicator& world)
-    : Learner(make_model(settings, data), settings, total_steps, place, world) {}
+    : Learner(make_model_alike(settings, data, world), settings, total_steps, place, world) {}
 
 Learner::Learner(std::shared_ptr<models::Model> model, const config::TrainSettings& settings, std::int64_t total_steps,
                  const Place& place, const mpi::Communicator& world)

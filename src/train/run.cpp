@@ -75,6 +75,24 @@ void conclude(const config::TrainSettings& settings, const Trainer& trainer, con
             << "checkpoint: " << trainer.last_checkpoint() << std::endl;
 }
 
+constexpr std::int64_t kMostSteps = 1'000'000'000;  // every step has its learning rate in a table
+
+std::int64_t last_step_of(const config::TrainSettings& settings, std::int64_t steps_per_epoch) {
+  const config::RunSettings& run = settings.run;
+  std::int64_t last_step = run.steps;
+  if (last_step == 0 && __builtin_mul_overflow(run.epochs, steps_per_epoch, &last_step))
+    last_step = kMostSteps + 1;
+  if (last_step > kMostSteps) {
+    throw UsageError(run.steps > 0 ? text("--steps ", run.steps, " is more than ", kMostSteps)
+                                   : text("--epochs ", run.epochs, " of ", steps_per_epoch,
+                                          " steps each are more than ", kMostSteps, " steps"));
+  }
+  if (settings.schedule.steps > kMostSteps) {
+    throw UsageError(text("--schedule-steps ", settings.schedule.steps, " is more than ", kMostSteps));
+  }
+  return last_step;
+}
+
 int nothing_to_do(const config::TrainSettings& settings, const RunFolder& found, std::int64_t last_step,
                   const mpi::Communicator& world) {
   log::info(text("nothing to do: step ", found.step, " of ", last_step, " is reached (", *found.checkpoint,
@@ -100,8 +118,7 @@ int run_training(const config::TrainSettings& settings, const mpi::Communicator&
     check_eval_fits(data, *eval_data);
   }
   const data::Order order(data.row_blocks(), settings.seed, settings.global_batch, settings.data.shuffle);
-  const std::int64_t last_step =
-      settings.run.steps > 0 ? settings.run.steps : settings.run.epochs * order.steps_per_epoch();
+  const std::int64_t last_step = last_step_of(settings, order.steps_per_epoch());
 
   Learner learner(settings, data, last_step, place, world);
   const RunFolder found = find_run(settings, world);

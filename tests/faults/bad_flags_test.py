@@ -1,6 +1,6 @@
 """Flags and settings that cannot be: refused with the flag and both values, before anything is written."""
 from faulty import FaultTest
-from lockstep_run import main
+from lockstep_run import BINARY, flags, main, on_ranks, run
 
 
 class BadFlags(FaultTest):
@@ -28,6 +28,25 @@ class BadFlags(FaultTest):
     def test_a_learning_rate_that_is_no_number_is_refused(self):
         for rate in ("nan", "inf", "-1", "fast"):
             self.refuse(64, ["--lr", f"'{rate}'"], lr=rate)
+
+    def test_a_run_of_more_steps_than_there_can_be_is_refused(self):
+        self.refuse(64, ["--steps 1000000000000", "1000000000"], steps=10**12)
+        self.refuse(64, ["--epochs 9223372036854775807", "5 steps each"], steps=None, epochs=2**63 - 1)
+        self.refuse(64, ["--schedule-steps 1000000000000"], schedule_steps=10**12)
+
+    def test_a_model_too_large_for_memory_is_one_line_too(self):
+        self.refuse(70, ["allocate memory"], hidden=10**12)
+
+    def test_running_out_of_memory_on_a_rank_is_one_line_of_that_rank(self):
+        result = run(on_ranks(1, *self.command(prefetch=10**12)))
+        self.assert_refused(result, 71, "memory ran out", "rank 0 of 1")
+
+    def test_shifting_what_is_no_image_is_refused_with_its_shape(self):
+        csv = self.folder / "features.csv"
+        csv.write_text("".join(f"{row},{2 * row},7,{row % 2}\n" for row in range(20)))
+        packed = run([BINARY, "pack", "csv", *flags({"input": csv, "shape": 3, "output": self.folder / "features"})])
+        self.assertEqual(packed.code, 0, str(packed))
+        self.refuse(64, ["[3]"], data=self.folder / "features", augment_shift=2)
 
     def test_missing_flags_are_all_named(self):
         self.refuse(64, ["--model", "--global-batch"], model=None, global_batch=None)
