@@ -30,7 +30,7 @@ class GpuTest(lr.LockstepTest):
         cls.few = cls.pack("few", 150, side=28)
 
     def settings(self, **changes):
-        return {"model": "lenet", "device": "cuda", "report_every": 1, "lr": 3e-4, "progress": "off", "data": self.data,
+        return {"model": "lenet", "device": "cuda", "report_every": 1, "lr": 1e-4, "progress": "off", "data": self.data,
                 "global_batch": 64, "steps": 40, "schedule_steps": 40, **changes}
 
     def needs(self, gpus):
