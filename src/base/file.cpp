@@ -52,7 +52,8 @@ void write_file_atomically(const std::string& path, std::string_view content) {
       if (written < 0) fail(ExitCode::checkpoint_io, partial, "cannot be written");
       content.remove_prefix(static_cast<std::size_t>(written));
     }
-    if (::fsync(descriptor.get()) != 0) fail(ExitCode::checkpoint_io, partial, "cannot be flushed to the disk");
+    if (::fsync(descriptor.get()) != 0)
+      fail(ExitCode::checkpoint_io, partial, "cannot be flushed to the disk");
   }
   rename_durably(partial, path);
 }
@@ -63,7 +64,8 @@ void make_folder(const std::string& path) {
   if (!std::filesystem::is_directory(path)) {
     const bool denied = reason == std::errc::permission_denied || reason == std::errc::read_only_file_system;
     throw Error(denied ? ExitCode::permission : ExitCode::cannot_create,
-                text(path, ": cannot be created as a folder: ", reason ? reason.message() : "a file of this name exists"));
+                text(path, ": cannot be created as a folder: ",
+                     reason ? reason.message() : "a file of this name exists"));
   }
 }
 

@@ -2,8 +2,9 @@
 
 #include <cstdint>
 
-/// IEEE binary16 and bfloat16 as bit patterns. Widening is exact; narrowing rounds once, to nearest even, overflows to
-/// infinity, keeps subnormals, and keeps NaN a (quiet) NaN. Bulk versions give the same bits as the scalar ones.
+/// IEEE binary16 and bfloat16 as bit patterns. Widening is exact; narrowing rounds once, to nearest even,
+/// overflows to infinity, keeps subnormals, and keeps NaN a (quiet) NaN. Bulk versions give the same bits as
+/// the scalar ones.
 namespace lockstep {
 
 float half_to_float(std::uint16_t bits);

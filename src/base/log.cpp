@@ -15,7 +15,8 @@ int size_of_world = 1;
 
 spdlog::logger& logger() {
   static const auto made = [] {
-    auto logger = std::make_shared<spdlog::logger>("lockstep", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    auto logger =
+        std::make_shared<spdlog::logger>("lockstep", std::make_shared<spdlog::sinks::stderr_sink_mt>());
     logger->set_pattern("%v");
     logger->flush_on(spdlog::level::info);
     return logger;
@@ -38,10 +39,16 @@ void info(const std::string& message) {
   if (rank_of_process == 0) logger().info(message);
 }
 
-void warn(const std::string& message) { logger().warn(prefix() + "warning: " + message); }
+void warn(const std::string& message) {
+  logger().warn(prefix() + "warning: " + message);
+}
 
-void error(const std::string& message) { logger().error(prefix() + "error: " + message); }
+void error(const std::string& message) {
+  logger().error(prefix() + "error: " + message);
+}
 
-void line(const std::string& message) { logger().info(message); }
+void line(const std::string& message) {
+  logger().info(message);
+}
 
 }  // namespace lockstep::log

@@ -94,7 +94,8 @@ std::string read_text_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream all;
   if (!file || !(all << file.rdbuf() || file.peek() == std::ifstream::traits_type::eof())) {
-    throw DataError(path, "", -1, "cannot be read; check the path and its permissions", ExitCode::input_missing);
+    throw DataError(path, "", -1, "cannot be read; check the path and its permissions",
+                    ExitCode::input_missing);
   }
   return all.str();
 }

@@ -22,7 +22,8 @@ std::string join(const std::vector<std::string>& words, std::string_view separat
 /// Splits at every `separator`; an empty string gives no words.
 std::vector<std::string> split(std::string_view line, char separator);
 
-/// The word of `known` with the smallest edit distance to `word`; empty when none is closer than half its length.
+/// The word of `known` with the smallest edit distance to `word`; empty when none is closer than half its
+/// length.
 std::string nearest(std::string_view word, const std::vector<std::string>& known);
 
 /// "1.50 GiB", "640 B".

@@ -126,8 +126,8 @@ FlagTable bind(DataVerifySettings& settings);
 FlagTable bind(CheckpointLsSettings& settings);
 FlagTable bind(CheckpointVerifySettings& settings);
 
-/// What the row takes, as the end of a sentence: "an integer >= 1", "one of fp32, tf32, bf16, fp16"; for texts
-/// what --help calls them: "PATH".
+/// What the row takes, as the end of a sentence: "an integer >= 1", "one of fp32, tf32, bf16, fp16"; for
+/// texts what --help calls them: "PATH".
 std::string allowed(const Flag& flag);
 
 /// The present value as a user would write it. Numbers read back to the same bits.

@@ -9,16 +9,18 @@ namespace lockstep::models {
 
 /// One micro-batch of one rank, on the model's device. May hold no rows at all.
 struct Batch {
-  at::Tensor inputs;     ///< [rows, ...shape], normalised; half or bfloat16 on CUDA in fp16 and bf16, else float
-  at::Tensor targets;    ///< [rows] int64
+  at::Tensor inputs;  ///< [rows, ...shape], normalised; half or bfloat16 on CUDA in fp16 and bf16, else float
+  at::Tensor targets;  ///< [rows] int64
 };
 
 struct Loss {
-  at::Tensor sum;        ///< float scalar: the sum, not the mean, of the losses of the rows
-  at::Tensor correct;    ///< int64 scalar: rows predicted right; only in evaluation, and only where it has a meaning
+  at::Tensor sum;  ///< float scalar: the sum, not the mean, of the losses of the rows
+  at::Tensor
+      correct;  ///< int64 scalar: rows predicted right; only in evaluation, and only where it has a meaning
 };
 
-/// What the trainer needs to know of a model. Its parameters are float when it is made; the trainer stores them as
+/// What the trainer needs to know of a model. Its parameters are float when it is made; the trainer stores
+/// them as
 /// --precision asks and makes each a view of one flat array. Every parameter takes part in every loss.
 class Model : public torch::nn::Module {
  public:

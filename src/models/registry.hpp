@@ -14,15 +14,15 @@ class Model;
 /// What a model is made from.
 struct ModelRequest {
   config::ModelSettings settings;
-  std::vector<std::int64_t> input_shape;   ///< of one row
+  std::vector<std::int64_t> input_shape;  ///< of one row
   std::int64_t classes = 0;
 };
 
 /// Makes the model that `request.settings.name` names, on the CPU, with Torch's present random state.
 /// Throws UsageError with the list of names, and where the data does not fit the model.
 ///
-/// The registry is the folder models/zoo: NAME.cpp there defines `std::shared_ptr<Model> make_NAME(const ModelRequest&)`,
-/// and the build lists it. Nothing else is to be edited to add a model.
+/// The registry is the folder models/zoo: NAME.cpp there defines `std::shared_ptr<Model> make_NAME(const
+/// ModelRequest&)`, and the build lists it. Nothing else is to be edited to add a model.
 std::shared_ptr<Model> make_model(const ModelRequest& request);
 
 std::vector<std::string> model_names();

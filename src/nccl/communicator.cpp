@@ -112,8 +112,8 @@ Communicator::~Communicator() {
 void Communicator::complete(ncclResult_t status, const char* call, std::int64_t bytes) {
   ++sequence_;
   if (status != ncclSuccess && status != ncclInProgress) fail(status, call);
-  // A call may return success and leave work behind all the same (ncclCommWindowRegister does); the next call would
-  // then be refused. So the communicator is asked in every case.
+  // A call may return success and leave work behind all the same (ncclCommWindowRegister does); the next call
+  // would then be refused. So the communicator is asked in every case.
   const Stopwatch watch;
   for (std::int64_t polls = 0;; ++polls) {
     const ncclResult_t asked = ncclCommGetAsyncError(comm_, &status);

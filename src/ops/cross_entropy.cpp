@@ -35,10 +35,11 @@ class FusedCrossEntropy : public torch::autograd::Function<FusedCrossEntropy> {
     const at::Tensor result = at::empty_like(logits);
     const at::Tensor scale = gradients[0].contiguous();
     const auto stream = c10::cuda::getCurrentCUDAStream().stream();
-    cuda_kernels::cross_entropy_backward({logits.const_data_ptr(), element_of(logits), logits.size(0), logits.size(1)},
-                                         saved[1].const_data_ptr<std::int64_t>(),
-                                         static_cast<const cuda_kernels::RowSum*>(saved[2].const_data_ptr()),
-                                         scale.const_data_ptr<float>(), result.data_ptr(), stream);
+    cuda_kernels::cross_entropy_backward(
+        {logits.const_data_ptr(), element_of(logits), logits.size(0), logits.size(1)},
+        saved[1].const_data_ptr<std::int64_t>(),
+        static_cast<const cuda_kernels::RowSum*>(saved[2].const_data_ptr()), scale.const_data_ptr<float>(),
+        result.data_ptr(), stream);
     return {result, at::Tensor()};
   }
 };

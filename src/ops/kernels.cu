@@ -1,32 +1,45 @@
-#include "ops/kernels.hpp"
-
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 #include "cuda/error.hpp"
+#include "ops/kernels.hpp"
 
 namespace lockstep::ops::cuda_kernels {
 
 namespace {
 
 constexpr int kWarp = 32;
-constexpr int kRowsPerBlock = 4;    // one warp a row
+constexpr int kRowsPerBlock = 4;  // one warp a row
 constexpr int kThreads = 256;
 constexpr unsigned kAll = 0xffffffffu;
 
-__device__ float to_float(float value) { return value; }
-__device__ float to_float(__half value) { return __half2float(value); }
-__device__ float to_float(__nv_bfloat16 value) { return __bfloat162float(value); }
-__device__ float to_float(std::uint8_t value) { return static_cast<float>(value); }
+__device__ float to_float(float value) {
+  return value;
+}
+__device__ float to_float(__half value) {
+  return __half2float(value);
+}
+__device__ float to_float(__nv_bfloat16 value) {
+  return __bfloat162float(value);
+}
+__device__ float to_float(std::uint8_t value) {
+  return static_cast<float>(value);
+}
 
 template <class T>
 __device__ T from_float(float value);
 template <>
-__device__ float from_float<float>(float value) { return value; }
+__device__ float from_float<float>(float value) {
+  return value;
+}
 template <>
-__device__ __half from_float<__half>(float value) { return __float2half_rn(value); }
+__device__ __half from_float<__half>(float value) {
+  return __float2half_rn(value);
+}
 template <>
-__device__ __nv_bfloat16 from_float<__nv_bfloat16>(float value) { return __float2bfloat16_rn(value); }
+__device__ __nv_bfloat16 from_float<__nv_bfloat16>(float value) {
+  return __float2bfloat16_rn(value);
+}
 
 /// Largest value and sum of exp(x - largest), merged as one pass goes (Milakov and Gimelshein 2018).
 struct Running {
@@ -47,8 +60,8 @@ struct Running {
 };
 
 template <class T>
-__global__ void row_losses(const T* logits, std::int64_t rows, std::int64_t classes, const std::int64_t* targets,
-                           RowSum* row_sums, float* losses) {
+__global__ void row_losses(const T* logits, std::int64_t rows, std::int64_t classes,
+                           const std::int64_t* targets, RowSum* row_sums, float* losses) {
   const std::int64_t row = std::int64_t{blockIdx.x} * kRowsPerBlock + threadIdx.x / kWarp;
   const int lane = threadIdx.x % kWarp;
   if (row >= rows) return;
@@ -57,7 +70,7 @@ __global__ void row_losses(const T* logits, std::int64_t rows, std::int64_t clas
   bool nan = false;
   for (std::int64_t c = lane; c < classes; c += kWarp) {
     const float value = to_float(x[c]);
-    nan |= isnan(value);   // fmaxf would drop it
+    nan |= isnan(value);  // fmaxf would drop it
     running.add(value);
   }
   for (int offset = kWarp / 2; offset > 0; offset /= 2) {
@@ -88,8 +101,9 @@ __global__ void sum_rows(const float* losses, std::int64_t rows, float* sum) {
 }
 
 template <class T>
-__global__ void row_gradients(const T* logits, std::int64_t rows, std::int64_t classes, const std::int64_t* targets,
-                              const RowSum* row_sums, const float* scale, T* result) {
+__global__ void row_gradients(const T* logits, std::int64_t rows, std::int64_t classes,
+                              const std::int64_t* targets, const RowSum* row_sums, const float* scale,
+                              T* result) {
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= rows * classes) return;
   const std::int64_t row = i / classes;
@@ -146,18 +160,19 @@ void cross_entropy_backward(const Matrix& logits, const std::int64_t* targets, c
   cuda::check(cudaGetLastError(), "cross_entropy_backward");
 }
 
-void normalise(const Matrix& in, std::int64_t inner, const float* scale, const float* shift, std::int64_t channels,
-               void* out, Element out_element, cudaStream_t stream) {
+void normalise(const Matrix& in, std::int64_t inner, const float* scale, const float* shift,
+               std::int64_t channels, void* out, Element out_element, cudaStream_t stream) {
   const std::int64_t count = in.rows * in.columns;
   with_floating(out_element, [&](auto* type) {
     using Out = std::remove_pointer_t<decltype(type)>;
     const unsigned blocks = blocks_for(count, kThreads);
     if (in.element == Element::uint8) {
-      normalise_kernel<<<blocks, kThreads, 0, stream>>>(static_cast<const std::uint8_t*>(in.data), count, inner,
-                                                        channels, scale, shift, static_cast<Out*>(out));
+      normalise_kernel<<<blocks, kThreads, 0, stream>>>(static_cast<const std::uint8_t*>(in.data), count,
+                                                        inner, channels, scale, shift,
+                                                        static_cast<Out*>(out));
     } else {
-      normalise_kernel<<<blocks, kThreads, 0, stream>>>(static_cast<const float*>(in.data), count, inner, channels,
-                                                        scale, shift, static_cast<Out*>(out));
+      normalise_kernel<<<blocks, kThreads, 0, stream>>>(static_cast<const float*>(in.data), count, inner,
+                                                        channels, scale, shift, static_cast<Out*>(out));
     }
   });
   cuda::check(cudaGetLastError(), "normalise");

@@ -4,7 +4,8 @@
 
 #include <cuda_runtime_api.h>
 
-/// CUDA kernels of the fused ops, on raw device memory; each is checked against its ATen reference in tests/ops.
+/// CUDA kernels of the fused ops, on raw device memory; each is checked against its ATen reference in
+/// tests/ops.
 namespace lockstep::ops {
 
 enum class Element { float32, float16, bfloat16, uint8 };
@@ -19,11 +20,11 @@ struct Matrix {
 
 namespace cuda_kernels {
 
-/// What the backward pass needs of a row: log sum exp is largest + log_sum. Apart, since their sum would lose the small
-/// one's digits where logits are large.
+/// What the backward pass needs of a row: log sum exp is largest + log_sum. Apart, since their sum would lose
+/// the small one's digits where logits are large.
 struct RowSum {
   float largest;
-  float log_sum;     ///< log of the sum of exp(x - largest)
+  float log_sum;  ///< log of the sum of exp(x - largest)
 };
 
 /// losses[r] = log sum exp of row r - logits[r, targets[r]]; *sum = their sum in a fixed order.
@@ -35,8 +36,8 @@ void cross_entropy_backward(const Matrix& logits, const std::int64_t* targets, c
                             const float* scale, void* result, cudaStream_t stream);
 
 /// out[r, ch, i] = in[r, ch, i] * scale[ch] + shift[ch] for in [rows, channels, inner].
-void normalise(const Matrix& in, std::int64_t inner, const float* scale, const float* shift, std::int64_t channels,
-               void* out, Element out_element, cudaStream_t stream);
+void normalise(const Matrix& in, std::int64_t inner, const float* scale, const float* shift,
+               std::int64_t channels, void* out, Element out_element, cudaStream_t stream);
 
 }  // namespace cuda_kernels
 

@@ -1,9 +1,8 @@
-#include "optim/kernels.hpp"
-
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 #include "cuda/error.hpp"
+#include "optim/kernels.hpp"
 
 namespace lockstep::optim::cuda_kernels {
 
@@ -12,14 +11,14 @@ namespace {
 using precision::LowType;
 
 constexpr int kThreads = 256;
-constexpr int kWidth = 4;   // elements a thread takes at once: 16-byte loads of float, 8-byte loads of half
+constexpr int kWidth = 4;  // elements a thread takes at once: 16-byte loads of float, 8-byte loads of half
 
 struct AdamWCoefficients {
   float beta1;
   float beta2;
   float epsilon;
-  float step_size;              // lr / (1 - beta1^t)
-  float root_correction;        // 1 / sqrt(1 - beta2^t)
+  float step_size;        // lr / (1 - beta1^t)
+  float root_correction;  // 1 / sqrt(1 - beta2^t)
   float learning_rate;
 };
 
@@ -65,7 +64,8 @@ __device__ void store_low(void* low, LowType type, std::int64_t i, const Quad& q
 /// Gradients of four elements in true units. A chunk never straddles the low and the full part.
 __device__ Quad load_gradients(const FlatArrays& arrays, std::int64_t i, float factor) {
   const auto& view = arrays.gradients;
-  Quad quad = i < view.low_count ? load_low(view.low, view.low_type, i) : load(view.full + (i - view.low_count));
+  Quad quad =
+      i < view.low_count ? load_low(view.low, view.low_type, i) : load(view.full + (i - view.low_count));
   for (float& gradient : quad.v) gradient *= factor;
   return quad;
 }
@@ -75,8 +75,8 @@ __device__ void store_weights(const FlatArrays& arrays, std::int64_t i, const Qu
   if (i < arrays.gradients.low_count) store_low(arrays.low_weights, arrays.gradients.low_type, i, masters);
 }
 
-/// Chunks start on multiples of four and their parameter's padding may be written: it stays zero, since its gradient,
-/// master and moments are zero.
+/// Chunks start on multiples of four and their parameter's padding may be written: it stays zero, since its
+/// gradient, master and moments are zero.
 template <class Update>
 __device__ void for_chunk(const FlatArrays& arrays, Update update) {
   const Chunk chunk = arrays.chunks[blockIdx.x];
@@ -91,9 +91,12 @@ __global__ void __launch_bounds__(kThreads) adamw_kernel(FlatArrays arrays, Adam
   __shared__ AdamWCoefficients shared;
   if (threadIdx.x == 0) {
     const double t = static_cast<double>(state.applied_steps + 1);
-    shared = {static_cast<float>(rule.beta1), static_cast<float>(rule.beta2), rule.epsilon,
+    shared = {static_cast<float>(rule.beta1),
+              static_cast<float>(rule.beta2),
+              rule.epsilon,
               static_cast<float>(state.learning_rate / (1 - pow(rule.beta1, t))),
-              static_cast<float>(1 / sqrt(1 - pow(rule.beta2, t))), state.learning_rate};
+              static_cast<float>(1 / sqrt(1 - pow(rule.beta2, t))),
+              state.learning_rate};
   }
   __syncthreads();
   const AdamWCoefficients c = shared;

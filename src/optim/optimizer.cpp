@@ -27,7 +27,8 @@ std::vector<Chunk> chunks_of(const precision::FlatParameters& parameters, double
 template <class Rule>
 class FlatOptimizer final : public Optimizer {
  public:
-  FlatOptimizer(precision::FlatParameters& parameters, double weight_decay, int moment_count, const Rule& rule)
+  FlatOptimizer(precision::FlatParameters& parameters, double weight_decay, int moment_count,
+                const Rule& rule)
       : Optimizer(parameters, weight_decay, moment_count), rule_(rule) {}
 
   void step(const precision::StepState* state) override {

@@ -17,7 +17,8 @@ class Optimizer {
   explicit Optimizer(precision::FlatParameters& parameters, double weight_decay, int moment_count);
   virtual ~Optimizer() = default;
 
-  /// Applies one step, unless `state->found_nonfinite`, which only the device looks at. On the current stream.
+  /// Applies one step, unless `state->found_nonfinite`, which only the device looks at. On the current
+  /// stream.
   virtual void step(const precision::StepState* state) = 0;
 
   /// Float [flat size] each: first and second moment of AdamW, the velocity of SGD.
@@ -26,7 +27,7 @@ class Optimizer {
  protected:
   precision::FlatParameters& parameters_;
   std::vector<at::Tensor> moments_;
-  at::Tensor chunks_;   // bytes of Chunk [chunk_count_], on the device
+  at::Tensor chunks_;  // bytes of Chunk [chunk_count_], on the device
   std::int64_t chunk_count_ = 0;
 };
 

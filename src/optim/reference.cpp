@@ -20,8 +20,10 @@ void store_weight(const FlatArrays& arrays, std::int64_t i) {
   const auto& view = arrays.gradients;
   if (i >= view.low_count) return;
   auto* const bits = static_cast<std::uint16_t*>(arrays.low_weights) + i;
-  *bits = view.low_type == LowType::half ? float_to_half(arrays.masters[i]) : float_to_bfloat16(arrays.masters[i]);
-  arrays.widened_weights[i] = view.low_type == LowType::half ? half_to_float(*bits) : bfloat16_to_float(*bits);
+  *bits = view.low_type == LowType::half ? float_to_half(arrays.masters[i])
+                                         : float_to_bfloat16(arrays.masters[i]);
+  arrays.widened_weights[i] =
+      view.low_type == LowType::half ? half_to_float(*bits) : bfloat16_to_float(*bits);
 }
 
 template <class Update>

@@ -12,9 +12,12 @@ namespace {
 double falling_fraction(const config::ScheduleSettings& settings, double done, double decay_share) {
   const double low = settings.final_fraction;
   switch (settings.kind) {
-    case config::ScheduleKind::constant: return 1;
-    case config::ScheduleKind::linear: return 1 - (1 - low) * done;
-    case config::ScheduleKind::cosine: return low + (1 - low) * 0.5 * (1 + std::cos(std::numbers::pi * done));
+    case config::ScheduleKind::constant:
+      return 1;
+    case config::ScheduleKind::linear:
+      return 1 - (1 - low) * done;
+    case config::ScheduleKind::cosine:
+      return low + (1 - low) * 0.5 * (1 + std::cos(std::numbers::pi * done));
     case config::ScheduleKind::warmup_stable_decay: {
       const double decayed = decay_share > 0 ? (done - (1 - decay_share)) / decay_share : 0;
       return 1 - (1 - low) * std::clamp(decayed, 0.0, 1.0);
@@ -25,10 +28,12 @@ double falling_fraction(const config::ScheduleSettings& settings, double done, d
 
 }  // namespace
 
-std::vector<float> learning_rates(double peak, const config::ScheduleSettings& settings, std::int64_t run_steps) {
+std::vector<float> learning_rates(double peak, const config::ScheduleSettings& settings,
+                                  std::int64_t run_steps) {
   const std::int64_t steps = settings.steps > 0 ? settings.steps : run_steps;
   const std::int64_t falling = std::max<std::int64_t>(1, steps - settings.warmup_steps);
-  const std::int64_t decay = settings.decay_steps > 0 ? settings.decay_steps : std::max<std::int64_t>(1, steps / 10);
+  const std::int64_t decay =
+      settings.decay_steps > 0 ? settings.decay_steps : std::max<std::int64_t>(1, steps / 10);
   const double decay_share = std::min(1.0, static_cast<double>(decay) / falling);
   std::vector<float> rates(static_cast<std::size_t>(steps) + 1);
   for (std::int64_t step = 0; step <= steps; ++step) {

@@ -10,7 +10,7 @@ std::vector<Bucket> bucket_layout(const std::vector<Place>& places, std::int64_t
   for (std::size_t index = 0; index < places.size(); ++index) {
     const Place& place = places[index];
     const bool low = place.begin < low_size;
-    if (open && !low && buckets.back().range.begin < low_size) open = false;   // the parts are two arrays
+    if (open && !low && buckets.back().range.begin < low_size) open = false;  // the parts are two arrays
     if (!open) buckets.push_back({{place.begin, 0}, {}});
     Bucket& bucket = buckets.back();
     bucket.parameters.push_back(index);

@@ -7,8 +7,8 @@
 
 namespace lockstep::parallel {
 
-/// Called by autograd after a parameter's gradient was added to its view of the flat array. The only code here that
-/// depends on autograd's inner names.
+/// Called by autograd after a parameter's gradient was added to its view of the flat array. The only code
+/// here that depends on autograd's inner names.
 class GradientReducer::Hook : public torch::autograd::FunctionPostHook {
  public:
   Hook(GradientReducer& reducer, std::size_t parameter)
@@ -49,18 +49,21 @@ GradientReducer::GradientReducer(precision::FlatParameters& parameters, comm::Co
   }
 }
 
-GradientReducer::~GradientReducer() { *alive_ = false; }
+GradientReducer::~GradientReducer() {
+  *alive_ = false;
+}
 
 void GradientReducer::arm(bool last) {
   last_ = last;
   loss_sent_ = false;
   next_ = 0;
   ready_.assign(ready_.size(), 0);
-  for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) pending_[bucket] = buckets_[bucket].parameters.size();
+  for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket)
+    pending_[bucket] = buckets_[bucket].parameters.size();
 }
 
 void GradientReducer::mark_ready(std::size_t parameter) {
-  if (++ready_[parameter] > 1) return;   // finish() reports it
+  if (++ready_[parameter] > 1) return;  // finish() reports it
   --pending_[bucket_of_[parameter]];
   if (last_ && overlap_) send_ready_buckets();
 }
@@ -83,7 +86,8 @@ void GradientReducer::finish() {
     throw Error(ExitCode::internal,
                 ready_[parameter] == 0
                     ? text("parameter ", name, " got no gradient: every parameter must take part in the loss")
-                    : text("parameter ", name, " got its gradient ", ready_[parameter], " times in one backward pass"));
+                    : text("parameter ", name, " got its gradient ", ready_[parameter],
+                           " times in one backward pass"));
   }
   send_ready_buckets();
   ranks_.finish();

@@ -13,12 +13,13 @@ namespace lockstep::parallel {
 
 /// Sums the gradients of all ranks while the backward pass still runs.
 ///
-/// A hook on every parameter says when its gradient is complete. A bucket whose parameters are all ready is sent, but
-/// always in the order of the layout, which is the same on every rank. Nothing is copied: a bucket is a range of the
-/// gradient array itself. Collective, once a step: arm(true), one backward pass, finish().
+/// A hook on every parameter says when its gradient is complete. A bucket whose parameters are all ready is
+/// sent, but always in the order of the layout, which is the same on every rank. Nothing is copied: a bucket
+/// is a range of the gradient array itself. Collective, once a step: arm(true), one backward pass, finish().
 class GradientReducer {
  public:
-  /// `loss`: reduced before the first bucket. Both references must outlive the reducer, and the reducer the model's use.
+  /// `loss`: reduced before the first bucket. Both references must outlive the reducer, and the reducer the
+  /// model's use.
   GradientReducer(precision::FlatParameters& parameters, comm::Communicator& ranks,
                   const config::ReduceSettings& settings, comm::Buffer loss);
   ~GradientReducer();
@@ -44,14 +45,14 @@ class GradientReducer {
   bool overlap_;
   comm::Buffer loss_;
   std::vector<Bucket> buckets_;
-  std::vector<std::size_t> bucket_of_;              // by parameter
-  std::vector<std::size_t> pending_;                // parameters that a bucket still waits for
-  std::vector<int> ready_;                          // how often a parameter became ready since arm()
-  std::size_t next_ = 0;                            // bucket to send next
+  std::vector<std::size_t> bucket_of_;  // by parameter
+  std::vector<std::size_t> pending_;    // parameters that a bucket still waits for
+  std::vector<int> ready_;              // how often a parameter became ready since arm()
+  std::size_t next_ = 0;                // bucket to send next
   bool last_ = false;
   bool loss_sent_ = false;
-  std::shared_ptr<bool> alive_;                     // hooks may outlive the reducer, inside the model's graph
-  std::vector<std::shared_ptr<void>> accumulators_; // keep the hooked autograd nodes
+  std::shared_ptr<bool> alive_;  // hooks may outlive the reducer, inside the model's graph
+  std::vector<std::shared_ptr<void>> accumulators_;  // keep the hooked autograd nodes
 };
 
 /// Rank 0's masters on every rank, and the weights that follow from them. Collective.

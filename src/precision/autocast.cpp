@@ -18,7 +18,8 @@ AutocastScope::AutocastScope(config::Precision precision, bool cuda) : active_(c
   was_enabled_ = at::autocast::is_autocast_enabled(at::kCUDA);
   was_cached_ = at::autocast::is_autocast_cache_enabled();
   at::autocast::set_autocast_enabled(at::kCUDA, true);
-  at::autocast::set_autocast_dtype(at::kCUDA, precision == config::Precision::fp16 ? at::kHalf : at::kBFloat16);
+  at::autocast::set_autocast_dtype(at::kCUDA,
+                                   precision == config::Precision::fp16 ? at::kHalf : at::kBFloat16);
   at::autocast::set_autocast_cache_enabled(false);
   at::autocast::increment_nesting();
 }
@@ -32,7 +33,8 @@ AutocastScope::~AutocastScope() {
 
 void set_arithmetic(config::Precision precision) {
   auto& context = at::globalContext();
-  const auto float32 = precision == config::Precision::tf32 ? at::Float32Precision::TF32 : at::Float32Precision::IEEE;
+  const auto float32 =
+      precision == config::Precision::tf32 ? at::Float32Precision::TF32 : at::Float32Precision::IEEE;
   context.setFloat32Precision(at::Float32Backend::CUDA, at::Float32Op::MATMUL, float32);
   context.setFloat32Precision(at::Float32Backend::CUDA, at::Float32Op::CONV, float32);
   context.setFloat32Precision(at::Float32Backend::CUDA, at::Float32Op::RNN, float32);

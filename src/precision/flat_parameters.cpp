@@ -15,13 +15,18 @@ namespace {
 
 LowType low_type_of(config::Precision precision) {
   switch (precision) {
-    case config::Precision::fp16: return LowType::half;
-    case config::Precision::bf16: return LowType::bfloat16;
-    default: return LowType::none;
+    case config::Precision::fp16:
+      return LowType::half;
+    case config::Precision::bf16:
+      return LowType::bfloat16;
+    default:
+      return LowType::none;
   }
 }
 
-at::ScalarType scalar_type_of(LowType type) { return type == LowType::half ? at::kHalf : at::kBFloat16; }
+at::ScalarType scalar_type_of(LowType type) {
+  return type == LowType::half ? at::kHalf : at::kBFloat16;
+}
 
 std::int64_t align(std::int64_t count) {
   constexpr auto unit = FlatParameters::kAlignment;
@@ -34,21 +39,25 @@ std::unordered_set<const void*> normalisation_parameters(torch::nn::Module& mode
   for (const auto& module : model.modules(/*include_self=*/false)) {
     const std::string kind = module->name();
     if (kind.find("Norm") == std::string::npos) continue;
-    for (const auto& parameter : module->parameters(/*recurse=*/false)) found.insert(parameter.unsafeGetTensorImpl());
+    for (const auto& parameter : module->parameters(/*recurse=*/false))
+      found.insert(parameter.unsafeGetTensorImpl());
   }
   return found;
 }
 
-at::Tensor wrap(const FlatParameters::Allocate& allocate, std::int64_t count, at::ScalarType type, at::Device device) {
+at::Tensor wrap(const FlatParameters::Allocate& allocate, std::int64_t count, at::ScalarType type,
+                at::Device device) {
   const auto element_bytes = static_cast<std::int64_t>(c10::elementSize(type));
   auto memory = allocate(std::max<std::int64_t>(1, count) * element_bytes);
   void* const data = memory.get();
-  return at::from_blob(data, {count}, [memory](void*) {}, at::TensorOptions().dtype(type).device(device));
+  return at::from_blob(
+      data, {count}, [memory](void*) {}, at::TensorOptions().dtype(type).device(device));
 }
 
 }  // namespace
 
-FlatParameters::FlatParameters(torch::nn::Module& model, config::Precision precision, const Allocate& allocate)
+FlatParameters::FlatParameters(torch::nn::Module& model, config::Precision precision,
+                               const Allocate& allocate)
     : low_type_(low_type_of(precision)) {
   torch::NoGradGuard no_grad;
   place(model);
@@ -57,7 +66,7 @@ FlatParameters::FlatParameters(torch::nn::Module& model, config::Precision preci
 
 void FlatParameters::place(torch::nn::Module& model) {
   const auto keep_full = normalisation_parameters(model);
-  std::unordered_set<const void*> seen;   // a tied parameter is registered twice and is one
+  std::unordered_set<const void*> seen;  // a tied parameter is registered twice and is one
   std::vector<Parameter> low;
   std::vector<Parameter> full;
   auto named = model.named_parameters().pairs();

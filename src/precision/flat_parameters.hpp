@@ -22,10 +22,10 @@ namespace lockstep::precision {
 struct Parameter {
   std::string name;
   std::vector<std::int64_t> shape;
-  std::int64_t begin;       ///< first element in the flat space
+  std::int64_t begin;  ///< first element in the flat space
   std::int64_t count;
-  bool decay;               ///< takes weight decay: two or more dimensions
-  at::Tensor variable;      ///< the model's own tensor: its data and its gradient are views of the flat arrays
+  bool decay;           ///< takes weight decay: two or more dimensions
+  at::Tensor variable;  ///< the model's own tensor: its data and its gradient are views of the flat arrays
 };
 
 /// A range of the flat space that lies in one of its two parts.
@@ -36,19 +36,21 @@ struct Range {
 
 /// All parameters of a model as parallel flat arrays over one index space [0, size()).
 ///
-/// [0, low_size()) holds the parameters that are kept in half (fp16) or bfloat16 (bf16); [low_size(), size()) those kept
-/// in float: all of them in fp32 and tf32, otherwise the parameters of normalisation layers. Each part is in the reverse
-/// order of registration, so gradients fill it from its start during the backward pass. Every parameter starts on a
-/// multiple of kAlignment elements; the gaps are zero for ever.
+/// [0, low_size()) holds the parameters that are kept in half (fp16) or bfloat16 (bf16); [low_size(), size())
+/// those kept in float: all of them in fp32 and tf32, otherwise the parameters of normalisation layers. Each
+/// part is in the reverse order of registration, so gradients fill it from its start during the backward
+/// pass. Every parameter starts on a multiple of kAlignment elements; the gaps are zero for ever.
 ///
-/// On CUDA the model computes with the low weights and writes low gradients. On CPU ranks half is a storage format: the
-/// model computes with a float copy of the rounded weights, and store_gradients() rounds its gradients.
+/// On CUDA the model computes with the low weights and writes low gradients. On CPU ranks half is a storage
+/// format: the model computes with a float copy of the rounded weights, and store_gradients() rounds its
+/// gradients.
 class FlatParameters {
  public:
   static constexpr std::int64_t kAlignment = 64;
   using Allocate = std::function<std::shared_ptr<void>(std::int64_t bytes)>;
 
-  /// Takes over the parameters of `model` (float, on one device). `allocate` gives zeroed memory for gradients.
+  /// Takes over the parameters of `model` (float, on one device). `allocate` gives zeroed memory for
+  /// gradients.
   FlatParameters(torch::nn::Module& model, config::Precision precision, const Allocate& allocate);
 
   const std::vector<Parameter>& parameters() const { return parameters_; }
@@ -57,9 +59,12 @@ class FlatParameters {
   LowType low_type() const { return low_type_; }
   bool on_cuda() const { return masters_.is_cuda(); }
 
-  const at::Tensor& masters() const { return masters_; }            ///< float [size()]
-  const at::Tensor& low_weights() const { return low_weights_; }    ///< half or bfloat16 [low_size()]; undefined if none
-  /// CPU ranks in fp16 and bf16: the float copy that the model computes with, [low_size()]; otherwise undefined.
+  const at::Tensor& masters() const { return masters_; }  ///< float [size()]
+  const at::Tensor& low_weights() const {
+    return low_weights_;
+  }  ///< half or bfloat16 [low_size()]; undefined if none
+  /// CPU ranks in fp16 and bf16: the float copy that the model computes with, [low_size()]; otherwise
+  /// undefined.
   const at::Tensor& widened_weights() const { return widened_weights_; }
 
   GradientView gradients() const;
@@ -73,7 +78,8 @@ class FlatParameters {
   /// Weights = masters rounded to nearest even, after masters were loaded or broadcast.
   void refresh_weights();
 
-  /// The first parameter whose reduced gradient holds an inf or NaN; empty when there is none. Waits for the device.
+  /// The first parameter whose reduced gradient holds an inf or NaN; empty when there is none. Waits for the
+  /// device.
   std::string first_nonfinite() const;
 
  private:

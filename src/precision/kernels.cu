@@ -1,5 +1,3 @@
-#include "precision/kernels.hpp"
-
 #include <algorithm>
 #include <type_traits>
 
@@ -7,6 +5,7 @@
 #include <cuda_fp16.h>
 
 #include "cuda/error.hpp"
+#include "precision/kernels.hpp"
 
 namespace lockstep::precision::cuda_kernels {
 
@@ -20,13 +19,15 @@ __global__ void begin_backward_kernel(StepState* state, const float* loss_sum, f
   state->gradient_seed = state->loss_scale / global_count;
 }
 
-__global__ void end_step_kernel(StepState* state, ScaleRule rule) { precision::end_step(*state, rule); }
+__global__ void end_step_kernel(StepState* state, ScaleRule rule) {
+  precision::end_step(*state, rule);
+}
 
 /// Sum over the block in a fixed order (a tree), valid in thread 0.
 __device__ double block_sum(double value) {
   __shared__ double warps[kThreads / 32];
   for (int offset = 16; offset > 0; offset /= 2) value += __shfl_down_sync(0xffffffffu, value, offset);
-  __syncthreads();   // the previous call's readers are done
+  __syncthreads();  // the previous call's readers are done
   if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = value;
   __syncthreads();
   double sum = 0;
@@ -53,7 +54,8 @@ __device__ void scan_low(const void* low, std::int64_t count, Seen& seen) {
        i += std::int64_t{gridDim.x} * kThreads) {
     const uint4 pack = packs[i];
     const auto* pairs = reinterpret_cast<const Low2*>(&pack);
-    // Eight squares of halves stay far inside float, at most 8 * 65504^2; those of bfloat16 need the range of double.
+    // Eight squares of halves stay far inside float, at most 8 * 65504^2; those of bfloat16 need the range of
+    // double.
     std::conditional_t<std::is_same_v<Low2, __half2>, float, double> squares = 0;
     for (int pair = 0; pair < 4; ++pair) {
       float2 wide;
@@ -63,7 +65,8 @@ __device__ void scan_low(const void* low, std::int64_t count, Seen& seen) {
         wide = __bfloat1622float2(pairs[pair]);
       }
       seen.nonfinite |= !(isfinite(wide.x) && isfinite(wide.y));
-      squares += static_cast<decltype(squares)>(wide.x) * wide.x + static_cast<decltype(squares)>(wide.y) * wide.y;
+      squares +=
+          static_cast<decltype(squares)>(wide.x) * wide.x + static_cast<decltype(squares)>(wide.y) * wide.y;
     }
     seen.squares += squares;
   }
@@ -96,8 +99,8 @@ __global__ void __launch_bounds__(kThreads) conclude_kernel(InspectArguments arg
   const double sum = block_sum(squares);
   const int nonfinite = __syncthreads_or(flag);
   if (threadIdx.x == 0) {
-    conclude_gradients(*arguments.state, sqrt(sum), nonfinite != 0, arguments.clip_norm, arguments.learning_rates,
-                       arguments.table_size);
+    conclude_gradients(*arguments.state, sqrt(sum), nonfinite != 0, arguments.clip_norm,
+                       arguments.learning_rates, arguments.table_size);
   }
 }
 
@@ -116,7 +119,9 @@ int blocks_for(std::int64_t elements) {
   return static_cast<int>(std::max<std::int64_t>(1, (elements + kThreads - 1) / kThreads));
 }
 
-void launched(const char* kernel) { cuda::check(cudaGetLastError(), kernel); }
+void launched(const char* kernel) {
+  cuda::check(cudaGetLastError(), kernel);
+}
 
 }  // namespace
 
@@ -139,12 +144,14 @@ void end_step(StepState* state, const ScaleRule& rule, cudaStream_t stream) {
   launched("end_step_kernel");
 }
 
-void round_weights(void* weights, LowType type, const float* masters, std::int64_t count, cudaStream_t stream) {
+void round_weights(void* weights, LowType type, const float* masters, std::int64_t count,
+                   cudaStream_t stream) {
   if (count == 0) return;
   if (type == LowType::half) {
     round_kernel<<<blocks_for(count), kThreads, 0, stream>>>(static_cast<__half*>(weights), masters, count);
   } else {
-    round_kernel<<<blocks_for(count), kThreads, 0, stream>>>(static_cast<__nv_bfloat16*>(weights), masters, count);
+    round_kernel<<<blocks_for(count), kThreads, 0, stream>>>(static_cast<__nv_bfloat16*>(weights), masters,
+                                                             count);
   }
   launched("round_kernel");
 }

@@ -12,7 +12,8 @@ namespace lockstep::precision {
 
 enum class LowType { none, half, bfloat16 };
 
-/// The flat gradients of a rank: `low` of `low_count` elements of `low_type`, then `full` of `full_count` floats.
+/// The flat gradients of a rank: `low` of `low_count` elements of `low_type`, then `full` of `full_count`
+/// floats.
 struct GradientView {
   const void* low;
   LowType low_type;
@@ -21,15 +22,16 @@ struct GradientView {
   std::int64_t full_count;
 };
 
-inline constexpr int kPartials = 1024;     ///< at most this many blocks sum squares; one more pass adds their sums
+inline constexpr int kPartials =
+    1024;  ///< at most this many blocks sum squares; one more pass adds their sums
 
 struct InspectArguments {
   GradientView gradients;
-  double* partial_sums;            ///< [kPartials]
-  std::int32_t* partial_flags;     ///< [kPartials]
+  double* partial_sums;         ///< [kPartials]
+  std::int32_t* partial_flags;  ///< [kPartials]
   StepState* state;
-  float clip_norm;                 ///< 0: no clipping
-  const float* learning_rates;     ///< [table_size], by applied step
+  float clip_norm;              ///< 0: no clipping
+  const float* learning_rates;  ///< [table_size], by applied step
   std::int64_t table_size;
 };
 
@@ -38,7 +40,8 @@ void begin_backward(StepState* state, const float* loss_sum, float global_count,
 void inspect(const InspectArguments& arguments, cudaStream_t stream);
 void end_step(StepState* state, const ScaleRule& rule, cudaStream_t stream);
 /// weights[i] = round_to_nearest_even(masters[i])
-void round_weights(void* weights, LowType type, const float* masters, std::int64_t count, cudaStream_t stream);
+void round_weights(void* weights, LowType type, const float* masters, std::int64_t count,
+                   cudaStream_t stream);
 }  // namespace cuda_kernels
 
 namespace reference {

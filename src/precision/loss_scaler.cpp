@@ -25,11 +25,16 @@ ScaleRule rule_of(const config::ScalerSettings& settings, config::Precision prec
 
 }  // namespace
 
-void ScaledLoss::backward() const { sum.backward(seed); }
+void ScaledLoss::backward() const {
+  sum.backward(seed);
+}
 
-LossScaler::LossScaler(FlatParameters& parameters, const config::ScalerSettings& settings, config::Precision precision,
-                       double clip_norm, const std::vector<float>& learning_rates)
-    : parameters_(parameters), rule_(rule_of(settings, precision)), clip_norm_(static_cast<float>(clip_norm)) {
+LossScaler::LossScaler(FlatParameters& parameters, const config::ScalerSettings& settings,
+                       config::Precision precision, double clip_norm,
+                       const std::vector<float>& learning_rates)
+    : parameters_(parameters),
+      rule_(rule_of(settings, precision)),
+      clip_norm_(static_cast<float>(clip_norm)) {
   const at::Device device = parameters.masters().device();
   const auto options = at::TensorOptions().device(device);
   storage_ = at::zeros({static_cast<std::int64_t>(sizeof(StepState))}, options.dtype(at::kByte));
@@ -51,8 +56,8 @@ void LossScaler::begin() {
 
 ScaledLoss LossScaler::scale(const at::Tensor& loss_sum, std::int64_t global_count) {
   const at::Tensor value = loss_sum.detach();
-  TORCH_CHECK(value.scalar_type() == at::kFloat && value.dim() == 0, "Model::loss must return a float scalar, got ",
-              value.scalar_type(), " ", value.sizes());
+  TORCH_CHECK(value.scalar_type() == at::kFloat && value.dim() == 0,
+              "Model::loss must return a float scalar, got ", value.scalar_type(), " ", value.sizes());
   const auto count = static_cast<float>(global_count);
   if (parameters_.on_cuda()) {
     cuda_kernels::begin_backward(state_, value.data_ptr<float>(), count, current_stream());
@@ -85,7 +90,9 @@ void LossScaler::update() {
   }
 }
 
-comm::Buffer LossScaler::loss_buffer() const { return {&state_->loss_sum, 1, comm::Scalar::float32}; }
+comm::Buffer LossScaler::loss_buffer() const {
+  return {&state_->loss_sum, 1, comm::Scalar::float32};
+}
 
 StepState LossScaler::read() const {
   StepState state;

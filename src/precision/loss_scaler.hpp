@@ -14,14 +14,15 @@ namespace lockstep::precision {
 
 /// What `LossScaler::scale` returns: the loss, and the gradient it starts the backward pass with.
 struct ScaledLoss {
-  at::Tensor sum;     ///< float scalar: sum of the losses of this rank's samples of one micro-batch
-  at::Tensor seed;    ///< float scalar on the device: loss_scale / global_count
+  at::Tensor sum;   ///< float scalar: sum of the losses of this rank's samples of one micro-batch
+  at::Tensor seed;  ///< float scalar on the device: loss_scale / global_count
   void backward() const;
 };
 
-/// The dynamic loss scale, kept on the device with everything else that a step decides (StepState). The mean over the
-/// global batch is taken in the seed of the backward pass, in float; no gradient is divided afterwards by a count.
-/// All methods put work on the current stream and never wait. Local, but alike on all ranks given the same gradients.
+/// The dynamic loss scale, kept on the device with everything else that a step decides (StepState). The mean
+/// over the global batch is taken in the seed of the backward pass, in float; no gradient is divided
+/// afterwards by a count. All methods put work on the current stream and never wait. Local, but alike on all
+/// ranks given the same gradients.
 class LossScaler {
  public:
   /// `learning_rates` by applied step; the last entry holds for ever after.
@@ -50,9 +51,9 @@ class LossScaler {
   FlatParameters& parameters_;
   ScaleRule rule_;
   float clip_norm_;
-  at::Tensor storage_;           // bytes [sizeof(StepState)]
-  at::Tensor seed_;              // a view of state_->gradient_seed
-  at::Tensor learning_rates_;    // float [steps + 1]
+  at::Tensor storage_;         // bytes [sizeof(StepState)]
+  at::Tensor seed_;            // a view of state_->gradient_seed
+  at::Tensor learning_rates_;  // float [steps + 1]
   at::Tensor partial_sums_;
   at::Tensor partial_flags_;
   StepState* state_;

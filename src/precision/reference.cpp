@@ -30,11 +30,13 @@ void inspect(const InspectArguments& arguments) {
   };
   for (std::int64_t i = 0; i < view.low_count; ++i) add(low_to_float(view.low, view.low_type, i));
   for (std::int64_t i = 0; i < view.full_count; ++i) add(view.full[i]);
-  conclude_gradients(*arguments.state, std::sqrt(squares), nonfinite, arguments.clip_norm, arguments.learning_rates,
-                     arguments.table_size);
+  conclude_gradients(*arguments.state, std::sqrt(squares), nonfinite, arguments.clip_norm,
+                     arguments.learning_rates, arguments.table_size);
 }
 
-void end_step(StepState* state, const ScaleRule& rule) { precision::end_step(*state, rule); }
+void end_step(StepState* state, const ScaleRule& rule) {
+  precision::end_step(*state, rule);
+}
 
 void round_weights(void* weights, LowType type, const float* masters, std::int64_t count) {
   auto* bits = static_cast<std::uint16_t*>(weights);

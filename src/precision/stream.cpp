@@ -4,6 +4,8 @@
 
 namespace lockstep::precision {
 
-cudaStream_t current_stream() { return c10::cuda::getCurrentCUDAStream().stream(); }
+cudaStream_t current_stream() {
+  return c10::cuda::getCurrentCUDAStream().stream();
+}
 
 }  // namespace lockstep::precision

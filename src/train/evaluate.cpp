@@ -20,7 +20,11 @@ class BatchEvaluator {
  public:
   BatchEvaluator(models::Model& model, data::Rows& rows, std::int64_t batch, config::Precision precision,
                  at::Device device)
-      : model_(model), rows_(rows), precision_(precision), device_(device), normalise_(rows.data(), device, precision),
+      : model_(model),
+        rows_(rows),
+        precision_(precision),
+        device_(device),
+        normalise_(rows.data(), device, precision),
         inputs_(at::empty({batch * rows.data().input_row_bytes()}, at::kByte)),
         targets_(at::empty({batch}, at::kLong)) {}
 
@@ -66,7 +70,8 @@ Evaluation evaluate(models::Model& model, data::Rows& rows, std::int64_t batch, 
   world.sum(losses.data(), batches);
   world.sum(correct.data(), batches);
   model.train(was_training);
-  Evaluation result{std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(total), {}, total};
+  Evaluation result{
+      std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(total), {}, total};
   if (std::all_of(correct.begin(), correct.end(), [](std::int64_t count) { return count >= 0; })) {
     result.accuracy = static_cast<double>(std::accumulate(correct.begin(), correct.end(), std::int64_t{0})) /
                       static_cast<double>(total);

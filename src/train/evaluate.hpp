@@ -13,14 +13,15 @@
 namespace lockstep::train {
 
 struct Evaluation {
-  double loss;                       ///< mean over all rows
-  std::optional<double> accuracy;    ///< fraction of rows predicted right, where the model tells
+  double loss;                     ///< mean over all rows
+  std::optional<double> accuracy;  ///< fraction of rows predicted right, where the model tells
   std::int64_t rows;
 };
 
-/// Loss and accuracy over every row exactly once. Rows are cut into batches of `batch` in file order, whatever the world
-/// size; a rank takes whole batches, and their sums are added in file order in double. So the result has the same bits at
-/// every world size, and ranks without a batch join all the same. Collective; leaves the model in its former mode.
+/// Loss and accuracy over every row exactly once. Rows are cut into batches of `batch` in file order,
+/// whatever the world size; a rank takes whole batches, and their sums are added in file order in double. So
+/// the result has the same bits at every world size, and ranks without a batch join all the same. Collective;
+/// leaves the model in its former mode.
 Evaluation evaluate(models::Model& model, data::Rows& rows, std::int64_t batch, config::Precision precision,
                     at::Device device, const mpi::Communicator& world);
 

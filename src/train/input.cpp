@@ -16,19 +16,30 @@ constexpr std::size_t kStagings = 3;
 
 at::ScalarType torch_type(hdf5::Scalar scalar) {
   switch (scalar) {
-    case hdf5::Scalar::uint8: return at::kByte;
-    case hdf5::Scalar::int8: return at::kChar;
-    case hdf5::Scalar::int16: return at::kShort;
-    case hdf5::Scalar::int32: return at::kInt;
-    case hdf5::Scalar::int64: return at::kLong;
-    case hdf5::Scalar::float16: return at::kHalf;
-    case hdf5::Scalar::float32: return at::kFloat;
-    case hdf5::Scalar::float64: return at::kDouble;
-    default: throw UsageError(text("models take no inputs of type ", hdf5::name(scalar)), ExitCode::bad_data);
+    case hdf5::Scalar::uint8:
+      return at::kByte;
+    case hdf5::Scalar::int8:
+      return at::kChar;
+    case hdf5::Scalar::int16:
+      return at::kShort;
+    case hdf5::Scalar::int32:
+      return at::kInt;
+    case hdf5::Scalar::int64:
+      return at::kLong;
+    case hdf5::Scalar::float16:
+      return at::kHalf;
+    case hdf5::Scalar::float32:
+      return at::kFloat;
+    case hdf5::Scalar::float64:
+      return at::kDouble;
+    default:
+      throw UsageError(text("models take no inputs of type ", hdf5::name(scalar)), ExitCode::bad_data);
   }
 }
 
-std::int64_t round_up(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
+std::int64_t round_up(std::int64_t bytes) {
+  return (bytes + 255) / 256 * 256;
+}
 
 }  // namespace
 
@@ -61,7 +72,8 @@ at::Tensor Normaliser::operator()(const at::Tensor& raw) const {
 at::Tensor raw_inputs(const data::DataSet& data, void* memory, std::int64_t rows, at::Device device) {
   std::vector<std::int64_t> shape{rows};
   for (const auto extent : data.input_shape()) shape.push_back(static_cast<std::int64_t>(extent));
-  return at::from_blob(memory, shape, at::TensorOptions().dtype(torch_type(data.input_scalar())).device(device));
+  return at::from_blob(memory, shape,
+                       at::TensorOptions().dtype(torch_type(data.input_scalar())).device(device));
 }
 
 Input::Input(const data::DataSet& data, data::Loader& loader, at::Device device, config::Precision precision,
@@ -105,11 +117,11 @@ void Input::upload(const data::Slot& slot) {
   copy_stream_->wait(staging->consumed);
   if (slot.count > 0) {
     cuda::copy(bytes, slot.inputs, slot.count * data_.input_row_bytes(), copy_stream_->raw());
-    cuda::copy(bytes + input_bytes_, slot.targets, slot.count * static_cast<std::int64_t>(sizeof(std::int64_t)),
-               copy_stream_->raw());
+    cuda::copy(bytes + input_bytes_, slot.targets,
+               slot.count * static_cast<std::int64_t>(sizeof(std::int64_t)), copy_stream_->raw());
   }
   staging->uploaded.record(copy_stream_->raw());
-  loader_.release(slot, [staging] { staging->uploaded.synchronize(); });   // in the loader's thread
+  loader_.release(slot, [staging] { staging->uploaded.synchronize(); });  // in the loader's thread
   cuda::wait(compute, staging->uploaded);
   cuda::copy(fixed_.data_ptr(), bytes, fixed_.numel(), compute);
   staging->consumed.record(compute);

@@ -14,7 +14,8 @@
 
 namespace lockstep::train {
 
-/// Turns raw rows of a data set into what models take: normalised, float (half or bfloat16 on CUDA in fp16 and bf16).
+/// Turns raw rows of a data set into what models take: normalised, float (half or bfloat16 on CUDA in fp16
+/// and bf16).
 class Normaliser {
  public:
   Normaliser(const data::DataSet& data, at::Device device, config::Precision precision);
@@ -24,7 +25,7 @@ class Normaliser {
  private:
   at::ScalarType out_type_;
   bool per_channel_;
-  at::Tensor scale_, shift_;   // float [channels]; undefined: the data set has nothing to normalise by
+  at::Tensor scale_, shift_;  // float [channels]; undefined: the data set has nothing to normalise by
 };
 
 /// Rows as a tensor over `memory`, without a copy.
@@ -32,8 +33,9 @@ at::Tensor raw_inputs(const data::DataSet& data, void* memory, std::int64_t rows
 
 /// The step's samples in memory at fixed addresses, so that a captured step can be replayed.
 ///
-/// On CUDA a copy stream brings the next step's rows to the device while the present step computes; at the start of a step
-/// they move to the fixed place with one copy inside the device. On CPU ranks the loader's slot itself is used.
+/// On CUDA a copy stream brings the next step's rows to the device while the present step computes; at the
+/// start of a step they move to the fixed place with one copy inside the device. On CPU ranks the loader's
+/// slot itself is used.
 class Input {
  public:
   Input(const data::DataSet& data, data::Loader& loader, at::Device device, config::Precision precision,
@@ -59,12 +61,12 @@ class Input {
   data::Loader& loader_;
   at::Device device_;
   Normaliser normalise_;
-  std::int64_t input_bytes_;                  // of all rows a slot has room for, rounded to 256
+  std::int64_t input_bytes_;  // of all rows a slot has room for, rounded to 256
   std::optional<cuda::Stream> copy_stream_;
   std::vector<std::shared_ptr<Staging>> staging_;
   std::size_t next_staging_ = 0;
-  at::Tensor fixed_;                          // bytes on the device: inputs, then targets
-  const data::Slot* held_ = nullptr;          // CPU ranks: the slot in use
+  at::Tensor fixed_;                  // bytes on the device: inputs, then targets
+  const data::Slot* held_ = nullptr;  // CPU ranks: the slot in use
   std::vector<data::Share> micro_;
   std::int64_t global_count_ = 0;
   std::int64_t epoch_ = 0;

@@ -40,8 +40,8 @@ std::shared_ptr<models::Model> make_model(const config::TrainSettings& settings,
 }
 
 /// Collective. A model that does not fit fails on all ranks, and that is said once.
-std::shared_ptr<models::Model> make_model_alike(const config::TrainSettings& settings, const data::DataSet& data,
-                                                const mpi::Communicator& world) {
+std::shared_ptr<models::Model> make_model_alike(const config::TrainSettings& settings,
+                                                const data::DataSet& data, const mpi::Communicator& world) {
   std::shared_ptr<models::Model> model;
   mpi::agree(world, [&] { model = make_model(settings, data); });
   return model;
@@ -53,8 +53,8 @@ Learner::Learner(const config::TrainSettings& settings, const data::DataSet& dat
                  const Place& place, const mpi::Communicator& world)
     : Learner(make_model_alike(settings, data, world), settings, total_steps, place, world) {}
 
-Learner::Learner(std::shared_ptr<models::Model> model, const config::TrainSettings& settings, std::int64_t total_steps,
-                 const Place& place, const mpi::Communicator& world)
+Learner::Learner(std::shared_ptr<models::Model> model, const config::TrainSettings& settings,
+                 std::int64_t total_steps, const Place& place, const mpi::Communicator& world)
     : model_(std::move(model)) {
   precision::set_arithmetic(settings.precision);
   comm::Options options;
@@ -87,7 +87,8 @@ checkpoint::Snapshot Learner::snapshot() {
   for (std::size_t i = 0; i < optimizer_->moments().size(); ++i) {
     snapshot.arrays.push_back({"moment" + std::to_string(i), optimizer_->moments()[i]});
   }
-  for (const auto& buffer : model_->named_buffers()) snapshot.buffers.push_back({buffer.key(), buffer.value()});
+  for (const auto& buffer : model_->named_buffers())
+    snapshot.buffers.push_back({buffer.key(), buffer.value()});
   return snapshot;
 }
 

@@ -16,8 +16,8 @@
 
 namespace lockstep::train {
 
-/// What learns: the model, its flat parameters, the loss scale and the optimizer, on one rank. All that a checkpoint holds
-/// beside the position in the data.
+/// What learns: the model, its flat parameters, the loss scale and the optimizer, on one rank. All that a
+/// checkpoint holds beside the position in the data.
 class Learner {
  public:
   /// Collective: every rank makes the same model from the seed, and rank 0's masters are sent to all.
@@ -25,8 +25,8 @@ class Learner {
   Learner(const config::TrainSettings& settings, const data::DataSet& data, std::int64_t total_steps,
           const Place& place, const mpi::Communicator& world);
   /// The same around a model that is made already, on the CPU.
-  Learner(std::shared_ptr<models::Model> model, const config::TrainSettings& settings, std::int64_t total_steps,
-          const Place& place, const mpi::Communicator& world);
+  Learner(std::shared_ptr<models::Model> model, const config::TrainSettings& settings,
+          std::int64_t total_steps, const Place& place, const mpi::Communicator& world);
 
   models::Model& model() { return *model_; }
   comm::Communicator& ranks() { return *ranks_; }
@@ -38,8 +38,8 @@ class Learner {
   /// Reads a checkpoint of the same model, of any world size. Returns its state.json. Collective.
   nlohmann::json load(const std::string& folder, const mpi::Communicator& world);
   /// Writes one; `state` is completed with the loss scale and counters. Waits for the device. Collective.
-  std::string save(const std::string& run_folder, std::int64_t step, nlohmann::json state, const std::string& config,
-                   std::int64_t keep, const mpi::Communicator& world);
+  std::string save(const std::string& run_folder, std::int64_t step, nlohmann::json state,
+                   const std::string& config, std::int64_t keep, const mpi::Communicator& world);
 
  private:
   checkpoint::Snapshot snapshot();

@@ -11,7 +11,9 @@ namespace {
 
 constexpr std::size_t kSlots = Results::kLag + 1;
 
-std::size_t slot_of(std::int64_t step) { return static_cast<std::size_t>(step) % kSlots; }
+std::size_t slot_of(std::int64_t step) {
+  return static_cast<std::size_t>(step) % kSlots;
+}
 
 }  // namespace
 
@@ -24,7 +26,8 @@ Results::Results(const precision::LossScaler& scaler, bool cuda) : scaler_(scale
 std::optional<StepResult> Results::push(std::int64_t step) {
   if (!cuda_) return StepResult{step, *scaler_.state()};
   const auto stream = precision::current_stream();
-  cuda::copy(ring_.as<precision::StepState>() + slot_of(step), scaler_.state(), sizeof(precision::StepState), stream);
+  cuda::copy(ring_.as<precision::StepState>() + slot_of(step), scaler_.state(), sizeof(precision::StepState),
+             stream);
   arrived_[slot_of(step)].record(stream);
   outstanding_.push_back(step);
   if (outstanding_.size() <= kLag) return std::nullopt;

@@ -14,13 +14,13 @@ namespace lockstep::train {
 
 /// What a finished step decided, as the host sees it.
 struct StepResult {
-  std::int64_t step;    ///< 1 for the first
+  std::int64_t step;  ///< 1 for the first
   precision::StepState state;
 };
 
-/// Brings each step's StepState to the host a fixed number of steps later, through pinned memory: the device is never
-/// waited for while it has work, and every rank sees the result of the same step at the same place of its loop.
-/// On CPU ranks results are there at once.
+/// Brings each step's StepState to the host a fixed number of steps later, through pinned memory: the device
+/// is never waited for while it has work, and every rank sees the result of the same step at the same place
+/// of its loop. On CPU ranks results are there at once.
 class Results {
  public:
   static constexpr std::size_t kLag = 4;
@@ -37,8 +37,8 @@ class Results {
 
   const precision::LossScaler& scaler_;
   bool cuda_;
-  cuda::PinnedBuffer ring_;              // StepState [kLag + 1]
-  std::vector<cuda::Event> arrived_;     // [kLag + 1]
+  cuda::PinnedBuffer ring_;           // StepState [kLag + 1]
+  std::vector<cuda::Event> arrived_;  // [kLag + 1]
   std::deque<std::int64_t> outstanding_;
 };
 

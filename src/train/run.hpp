@@ -5,8 +5,8 @@
 
 namespace lockstep::train {
 
-/// `lockstep train`: one run from its settings to its marker file COMPLETE, or on from where it stopped. Returns the exit
-/// code; throws Error. Collective.
+/// `lockstep train`: one run from its settings to its marker file COMPLETE, or on from where it stopped.
+/// Returns the exit code; throws Error. Collective.
 int run_training(const config::TrainSettings& settings, const mpi::Communicator& world);
 
 /// `lockstep eval`: loss and accuracy of a run's checkpoint over a data set, at any world size. Collective.

@@ -5,17 +5,17 @@
 namespace lockstep::train {
 
 void Step::run() {
-  scaler_.begin();                                       // gradients and loss start from zero
+  scaler_.begin();  // gradients and loss start from zero
   for (std::int64_t micro = 0; micro < accumulation_; ++micro) {
-    const models::Batch batch = input_.slot(micro);      // already on the device
-    reducer_.arm(micro + 1 == accumulation_);            // the last backward pass also sends its buckets
-    const models::Loss loss = forward(batch);            // sum over this rank's samples
+    const models::Batch batch = input_.slot(micro);  // already on the device
+    reducer_.arm(micro + 1 == accumulation_);        // the last backward pass also sends its buckets
+    const models::Loss loss = forward(batch);        // sum over this rank's samples
     scaler_.scale(loss.sum, input_.global_count()).backward();
   }
-  reducer_.finish();                                     // the compute stream now waits for the last bucket
-  scaler_.inspect();                                     // non-finite flag and norm, learning rate, on the device
-  optimizer_.step(scaler_.state());                      // predicated: one pass writes master, moments, weight
-  scaler_.update();                                      // counts the step, moves the scale
+  reducer_.finish();                 // the compute stream now waits for the last bucket
+  scaler_.inspect();                 // non-finite flag and norm, learning rate, on the device
+  optimizer_.step(scaler_.state());  // predicated: one pass writes master, moments, weight
+  scaler_.update();                  // counts the step, moves the scale
 }
 
 models::Loss Step::forward(const models::Batch& batch) {

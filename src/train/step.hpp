@@ -11,14 +11,19 @@
 
 namespace lockstep::train {
 
-/// One training step, start to end. Collective. Everything is put on the current stream; the host waits for nothing, so
-/// on CUDA the whole of run() can be captured as one graph.
+/// One training step, start to end. Collective. Everything is put on the current stream; the host waits for
+/// nothing, so on CUDA the whole of run() can be captured as one graph.
 class Step {
  public:
   Step(models::Model& model, Input& input, parallel::GradientReducer& reducer, precision::LossScaler& scaler,
        optim::Optimizer& optimizer, config::Precision precision, std::int64_t accumulation)
-      : model_(model), input_(input), reducer_(reducer), scaler_(scaler), optimizer_(optimizer),
-        precision_(precision), accumulation_(accumulation) {}
+      : model_(model),
+        input_(input),
+        reducer_(reducer),
+        scaler_(scaler),
+        optimizer_(optimizer),
+        precision_(precision),
+        accumulation_(accumulation) {}
 
   void run();
 

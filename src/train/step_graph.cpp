@@ -17,7 +17,8 @@ struct StepGraph::Captured {
   at::cuda::CUDAGraph graph;
 };
 
-StepGraph::StepGraph(Step& step, const Input& input, config::GraphMode mode, bool cuda, std::int64_t full_count)
+StepGraph::StepGraph(Step& step, const Input& input, config::GraphMode mode, bool cuda,
+                     std::int64_t full_count)
     : step_(step), input_(input), mode_(mode), cuda_(cuda), full_count_(full_count) {
   if (mode == config::GraphMode::on && !cuda) {
     throw UsageError("--graph on needs CUDA ranks, this run has CPU ranks; take --graph auto");

@@ -9,10 +9,11 @@
 
 namespace lockstep::train {
 
-/// Runs steps, as one CUDA graph where it can: the first steps run op by op, so that libraries set themselves up; then a
-/// step is captured once, NCCL included, and replayed for every step of the same shape. A step of another shape (the short
-/// last one of an epoch) runs op by op. All ranks take the same decisions, since shapes follow from the order of samples.
-/// Must be destroyed before the communicator that its graph holds operations of.
+/// Runs steps, as one CUDA graph where it can: the first steps run op by op, so that libraries set themselves
+/// up; then a step is captured once, NCCL included, and replayed for every step of the same shape. A step of
+/// another shape (the short last one of an epoch) runs op by op. All ranks take the same decisions, since
+/// shapes follow from the order of samples. Must be destroyed before the communicator that its graph holds
+/// operations of.
 class StepGraph {
  public:
   /// `full_count`: rows of a full global batch; only steps of so many rows are captured.

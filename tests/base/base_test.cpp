@@ -67,7 +67,8 @@ TEST_CASE("split and join are inverse for words without separators") {
 }
 
 TEST_CASE("a file written atomically is whole, and a failing write leaves the old one") {
-  const auto folder = std::filesystem::temp_directory_path() / ("lockstep-base-" + std::to_string(::getpid()));
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("lockstep-base-" + std::to_string(::getpid()));
   make_folder(folder.string());
   const auto path = (folder / "note").string();
   write_file_atomically(path, "one");
@@ -79,6 +80,6 @@ TEST_CASE("a file written atomically is whole, and a failing write leaves the ol
 }
 
 TEST_CASE("hashes are the published ones and mixing keys depends on order") {
-  CHECK(hex(hash_text("")) == "2d06800538d394c2");   // XXH3-64 of nothing, from the xxHash specification
+  CHECK(hex(hash_text("")) == "2d06800538d394c2");  // XXH3-64 of nothing, from the xxHash specification
   CHECK(mix_all(1, 2) != mix_all(2, 1));
 }

@@ -19,7 +19,8 @@ models::ModelRequest request(const std::string& name, std::vector<std::int64_t> 
 
 }  // namespace
 
-TEST_CASE("every registered model gives a finite loss, a gradient to every parameter, and takes an empty batch") {
+TEST_CASE(
+    "every registered model gives a finite loss, a gradient to every parameter, and takes an empty batch") {
   for (const auto& name : models::model_names()) {
     torch::manual_seed(1);
     const auto model = models::make_model(request(name));

@@ -24,7 +24,8 @@ TEST_CASE("cross-entropy is the sum over rows and its gradient passes finite dif
     up.view(-1)[i] += step;
     down.view(-1)[i] -= step;
     const double slope =
-        (ops::cross_entropy_sum(up, targets) - ops::cross_entropy_sum(down, targets)).item<double>() / (2 * step);
+        (ops::cross_entropy_sum(up, targets) - ops::cross_entropy_sum(down, targets)).item<double>() /
+        (2 * step);
     CHECK(logits.grad().view(-1)[i].item<double>() == Approx(slope).margin(1e-6));
   }
 }

@@ -1,6 +1,7 @@
+#include "optim/optimizer.hpp"
+
 #include <torch/torch.h>
 
-#include "optim/optimizer.hpp"
 #include "optim/schedule.hpp"
 #include "precision/loss_scaler.hpp"
 #include "support/catch.hpp"
@@ -56,7 +57,8 @@ TEST_CASE("AdamW follows torch's AdamW, decay on matrices only") {
   settings.weight_decay = 0.1;
   const float difference = largest_difference(settings, [](Net& net) {
     auto options = [](double decay) {
-      return std::make_unique<torch::optim::AdamWOptions>(torch::optim::AdamWOptions(1e-2).weight_decay(decay));
+      return std::make_unique<torch::optim::AdamWOptions>(
+          torch::optim::AdamWOptions(1e-2).weight_decay(decay));
     };
     std::vector<torch::optim::OptimizerParamGroup> groups;
     groups.emplace_back(std::vector<at::Tensor>{net.layer->weight}, options(0.1));
@@ -133,6 +135,6 @@ TEST_CASE("schedules have their corners where they should") {
   const auto rates = optim::learning_rates(2.0, settings, 24);
   CHECK(rates[14] == 2.0f);
   CHECK(rates[19] == Approx(1.1));
-  settings.steps = 12;   // its own length: the run may be longer
+  settings.steps = 12;  // its own length: the run may be longer
   CHECK(optim::learning_rates(2.0, settings, 24).size() == 13);
 }

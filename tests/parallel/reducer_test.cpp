@@ -65,7 +65,8 @@ std::vector<float> reduced(Setup& setup, const mpi::Communicator& world, int mic
   std::vector<float> values;
   for (const auto& parameter : setup.flat->parameters()) {
     const auto buffer = setup.flat->gradient_buffer({parameter.begin, parameter.count});
-    const auto options = at::TensorOptions().dtype(buffer.scalar == comm::Scalar::float32 ? at::kFloat : at::kHalf);
+    const auto options =
+        at::TensorOptions().dtype(buffer.scalar == comm::Scalar::float32 ? at::kFloat : at::kHalf);
     const at::Tensor all = at::from_blob(buffer.data, {buffer.count}, options).to(at::kFloat);
     values.insert(values.end(), all.data_ptr<float>(), all.data_ptr<float>() + all.numel());
   }
@@ -75,7 +76,8 @@ std::vector<float> reduced(Setup& setup, const mpi::Communicator& world, int mic
 }  // namespace
 
 TEST_CASE("buckets cover every parameter once, in order, within one part, the first one small") {
-  const std::vector<parallel::Place> places{{0, 100}, {128, 60}, {192, 1000}, {1216, 10}, {1280, 30}, {1344, 30}};
+  const std::vector<parallel::Place> places{{0, 100},   {128, 60},  {192, 1000},
+                                            {1216, 10}, {1280, 30}, {1344, 30}};
   config::ReduceSettings settings;
   settings.first_bucket_bytes = 200;
   settings.bucket_bytes = 4000;
@@ -85,10 +87,11 @@ TEST_CASE("buckets cover every parameter once, in order, within one part, the fi
   CHECK(buckets[1].parameters == std::vector<std::size_t>{1, 2, 3});
   CHECK(buckets[1].range.begin == 128);
   CHECK(buckets[1].range.count == 1216 + 10 - 128);
-  CHECK(buckets[2].parameters == std::vector<std::size_t>{4, 5});   // floats: another array
+  CHECK(buckets[2].parameters == std::vector<std::size_t>{4, 5});  // floats: another array
 }
 
-TEST_CASE("reduced gradients are those of the whole batch on one rank, in any number of micro-batches", "[ranks]") {
+TEST_CASE("reduced gradients are those of the whole batch on one rank, in any number of micro-batches",
+          "[ranks]") {
   const auto world = mpi::Communicator::world();
   for (const auto precision : {Precision::fp32, Precision::fp16}) {
     for (const bool overlap : {true, false}) {

@@ -1,7 +1,8 @@
+#include "precision/flat_parameters.hpp"
+
 #include <torch/torch.h>
 
 #include "base/half.hpp"
-#include "precision/flat_parameters.hpp"
 #include "precision/loss_scaler.hpp"
 #include "support/catch.hpp"
 
@@ -49,8 +50,8 @@ TEST_CASE("parameters lie in reverse order of use, aligned, with normalisation k
     CHECK((parameter.begin >= flat.low_size()) == norm);
     CHECK(parameter.decay == (parameter.shape.size() >= 2));
   }
-  CHECK(names == std::vector<std::string>{"second.bias", "second.weight", "first.bias", "first.weight", "norm.bias",
-                                          "norm.weight"});
+  CHECK(names == std::vector<std::string>{"second.bias", "second.weight", "first.bias", "first.weight",
+                                          "norm.bias", "norm.weight"});
   // Masters keep the float values; the model computes with them rounded to half.
   const auto& place = flat.parameters()[3];
   CHECK(flat.masters().narrow(0, place.begin, place.count).equal(weight.flatten()));
@@ -94,7 +95,7 @@ TEST_CASE("gradients land in the flat array, and CPU ranks round them to their s
   }
   flat.clear_gradients();
   CHECK(net.first->weight.grad().abs().sum().item<float>() == 0);
-  net.first->weight.mutable_grad()[0][0] = 1e6f;   // beyond half: becomes inf where it is stored
+  net.first->weight.mutable_grad()[0][0] = 1e6f;  // beyond half: becomes inf where it is stored
   flat.store_gradients({flat.parameters()[3].begin, flat.parameters()[3].count});
   CHECK(flat.first_nonfinite() == "first.weight");
 }

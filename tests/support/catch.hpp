@@ -1,6 +1,7 @@
 #pragma once
 
-// One header for Catch2 2.13 (Debian 12) and 3.x (Ubuntu 24.04). Include Torch before it: Torch defines a CHECK of its own.
+// One header for Catch2 2.13 (Debian 12) and 3.x (Ubuntu 24.04). Include Torch before it: Torch defines a
+// CHECK of its own.
 #ifdef LOCKSTEP_CATCH2_V2
 #include <catch2/catch.hpp>
 #else
@@ -11,10 +12,14 @@ using Catch::Matchers::ContainsSubstring;
 
 #ifdef LOCKSTEP_CATCH2_V2
 namespace lockstep::test {
-inline auto contains(const std::string& part) { return Catch::Matchers::Contains(part); }
+inline auto contains(const std::string& part) {
+  return Catch::Matchers::Contains(part);
+}
 }  // namespace lockstep::test
 #else
 namespace lockstep::test {
-inline auto contains(const std::string& part) { return Catch::Matchers::ContainsSubstring(part); }
+inline auto contains(const std::string& part) {
+  return Catch::Matchers::ContainsSubstring(part);
+}
 }  // namespace lockstep::test
 #endif

@@ -1,5 +1,5 @@
-// The main of every test program. Under mpirun the first failing rank prints its own report and ends the job, since a
-// collective after a failure on one rank only would hang.
+// The main of every test program. Under mpirun the first failing rank prints its own report and ends the job,
+// since a collective after a failure on one rank only would hang.
 #ifdef LOCKSTEP_CATCH2_V2
 #define CATCH_CONFIG_RUNNER
 #include <catch2/catch.hpp>
@@ -28,7 +28,7 @@ int main(int argc, char** argv) {
 
   std::ostringstream report;
   std::streambuf* const terminal = std::cout.rdbuf();
-  if (rank != 0) std::cout.rdbuf(report.rdbuf());   // rank 0 reports successes for all
+  if (rank != 0) std::cout.rdbuf(report.rdbuf());  // rank 0 reports successes for all
   status = session.run();
   std::cout.rdbuf(terminal);
   if (status != 0) {

@@ -14,7 +14,7 @@ class Mlp : public Classifier {
         head_(register_module("head", torch::nn::Linear(hidden, classes))) {}
 
   at::Tensor logits(const at::Tensor& inputs) override {
-    const at::Tensor x = inputs.flatten(1);               // [rows, inputs]
+    const at::Tensor x = inputs.flatten(1);  // [rows, inputs]
     return head_(torch::relu(second_(torch::relu(first_(x)))));
   }
 
