@@ -98,6 +98,7 @@ TEST_CASE(
                                                "graph",
                                                "report-every",
                                                "eval-every",
+                                               "eval-batch",
                                                "checkpoint-steps",
                                                "keep-checkpoints",
                                                "progress"};
