@@ -13,8 +13,8 @@ namespace {
 
 ScaleRule rule_of(const config::ScalerSettings& settings, config::Precision precision) {
   ScaleRule rule;
-  rule.growth_factor = static_cast<float>(settings.growth_factor);
-  rule.backoff_factor = static_cast<float>(settings.backoff_factor);
+  rule.growth_factor = settings.growth_factor;
+  rule.backoff_factor = settings.backoff_factor;
   rule.growth_interval = static_cast<std::int32_t>(settings.growth_interval);
   rule.min_scale = static_cast<float>(settings.min_scale);
   rule.max_scale = static_cast<float>(settings.max_scale);

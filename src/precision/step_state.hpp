@@ -34,8 +34,8 @@ struct StepState {
 
 /// Options of the loss scale, as torch.amp.GradScaler defines them, plus floor, ceiling and hysteresis.
 struct ScaleRule {
-  float growth_factor = 2;
-  float backoff_factor = 0.5f;
+  double growth_factor = 2;  ///< factors are double and their product is rounded once, as in torch
+  double backoff_factor = 0.5;
   std::int32_t growth_interval = 2000;
   float min_scale = 0;
   float max_scale = 3.4028234663852886e38f;
@@ -54,7 +54,7 @@ constexpr void update_scale(StepState& state, const ScaleRule& rule) {
       --state.hysteresis_left;
       return;
     }
-    const float lower = state.loss_scale * rule.backoff_factor;
+    const auto lower = static_cast<float>(state.loss_scale * rule.backoff_factor);
     state.loss_scale = lower < rule.min_scale ? rule.min_scale : lower;
     return;
   }

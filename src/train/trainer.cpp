@@ -100,6 +100,12 @@ void Trainer::run() {
 
 void Trainer::observe(const StepResult& result) {
   reporter_->step(result, input_.wait_seconds(), memory_bytes(place_));
+  if (result.state.gradient_norm == 0 && !zero_gradient_noted_) {
+    zero_gradient_noted_ = true;
+    reporter_->note(text("step ", result.step,
+                         ": every gradient is exactly zero, so nothing is learnt; the loss may not ",
+                         "depend on the weights, or a count or mean in the model overflowed in half"));
+  }
   const auto limit = settings_.scaler.skip_limit;
   if (limit <= 0 || result.state.consecutive_skips < limit) return;
   const std::string name = learner_.parameters().first_nonfinite();

@@ -69,6 +69,7 @@ class Trainer {
   std::optional<Reporter> reporter_;  // from run() on: it writes into the run's folder
   std::optional<Evaluation> last_evaluation_;
   std::string last_checkpoint_;
+  bool zero_gradient_noted_ = false;
 };
 
 }  // namespace lockstep::train
