@@ -16,6 +16,8 @@ constexpr int kWidth = 4;  // elements a thread takes at once: 16-byte loads of 
 struct AdamWCoefficients {
   float beta1;
   float beta2;
+  float rest1;  // 1 - beta1, taken in double: 1 - 0.999f would be wrong in the fifth digit
+  float rest2;
   float epsilon;
   float step_size;        // lr / (1 - beta1^t)
   float root_correction;  // 1 / sqrt(1 - beta2^t)
@@ -93,6 +95,8 @@ __global__ void __launch_bounds__(kThreads) adamw_kernel(FlatArrays arrays, Adam
     const double t = static_cast<double>(state.applied_steps + 1);
     shared = {static_cast<float>(rule.beta1),
               static_cast<float>(rule.beta2),
+              static_cast<float>(1 - rule.beta1),
+              static_cast<float>(1 - rule.beta2),
               rule.epsilon,
               static_cast<float>(state.learning_rate / (1 - pow(rule.beta1, t))),
               static_cast<float>(1 / sqrt(1 - pow(rule.beta2, t))),
@@ -107,8 +111,8 @@ __global__ void __launch_bounds__(kThreads) adamw_kernel(FlatArrays arrays, Adam
     Quad second = load(arrays.moments[1] + i);
     for (int k = 0; k < kWidth; ++k) {
       const float g = gradients.v[k];
-      first.v[k] = c.beta1 * first.v[k] + (1 - c.beta1) * g;
-      second.v[k] = c.beta2 * second.v[k] + (1 - c.beta2) * g * g;
+      first.v[k] = c.beta1 * first.v[k] + c.rest1 * g;
+      second.v[k] = c.beta2 * second.v[k] + c.rest2 * g * g;
       masters.v[k] -= c.learning_rate * weight_decay * masters.v[k];
       masters.v[k] -= c.step_size * first.v[k] / (sqrtf(second.v[k]) * c.root_correction + c.epsilon);
     }

@@ -47,12 +47,14 @@ void step(const FlatArrays& arrays, const AdamW& rule) {
   const auto root_correction = static_cast<float>(1 / std::sqrt(1 - std::pow(rule.beta2, t)));
   const auto beta1 = static_cast<float>(rule.beta1);
   const auto beta2 = static_cast<float>(rule.beta2);
+  const auto rest1 = static_cast<float>(1 - rule.beta1);  // 1 - 0.999f would be wrong in the fifth digit
+  const auto rest2 = static_cast<float>(1 - rule.beta2);
   for_each_element(arrays, [&](std::int64_t i, float gradient, float weight_decay) {
     float& master = arrays.masters[i];
     float& first = arrays.moments[0][i];
     float& second = arrays.moments[1][i];
-    first = beta1 * first + (1 - beta1) * gradient;
-    second = beta2 * second + (1 - beta2) * gradient * gradient;
+    first = beta1 * first + rest1 * gradient;
+    second = beta2 * second + rest2 * gradient * gradient;
     master -= learning_rate * weight_decay * master;
     master -= step_size * first / (std::sqrt(second) * root_correction + rule.epsilon);
   });
