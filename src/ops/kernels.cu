@@ -81,7 +81,7 @@ __global__ void row_losses(const T* logits, std::int64_t rows, std::int64_t clas
   const std::int64_t target = targets[row];
   const bool inside = target >= 0 && target < classes;
   const float log_rest = nan ? NAN : logf(running.sum);
-  row_sums[row] = {running.largest, log_rest};
+  row_sums[row] = {running.largest, inside ? log_rest : NAN};  // so that the step is skipped, not applied
   // The largest logit is taken off first: beside it the logarithm may have no digit left.
   losses[row] = inside ? log_rest - (to_float(x[target]) - running.largest) : NAN;
 }
