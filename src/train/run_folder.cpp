@@ -94,6 +94,7 @@ void enter_run(const config::TrainSettings& settings, const RunFolder& found,
         {"time", utc_now()}, {"host", mpi::host_name()}, {"ranks", world.size()}, {"from_step", found.step}};
     telemetry::AppendFile(folder + "/attempts.jsonl").append(attempt.dump());
   });
+  checkpoint::remove_leftovers(settings.run.folder, world);  // of attempts that were killed while saving
 }
 
 void mark_complete(const std::string& folder, std::int64_t step) {
