@@ -39,6 +39,7 @@ const std::vector<std::string>& words(OptimizerKind);
 const std::vector<std::string>& words(ScheduleKind);
 const std::vector<std::string>& words(ShuffleMode);
 const std::vector<std::string>& words(ProgressMode);
+const std::vector<std::string>& words(KernelChoice);
 
 /// The word of one value: word(Precision::fp16) is "fp16".
 template <class Enumeration>

@@ -15,10 +15,17 @@ enum class OptimizerKind { adamw, sgd };
 enum class ScheduleKind { constant, linear, cosine, warmup_stable_decay };
 enum class ShuffleMode { automatic, full, blocks, none };
 enum class ProgressMode { automatic, terminal, plain, off };
+enum class KernelChoice { automatic, fused, reference };
 
 struct ModelSettings {
   std::string name;           ///< a name of the model registry
   std::int64_t hidden = 256;  ///< width of the hidden layers of `mlp`
+  std::string size = "124m";  ///< of `gpt2`: 124m, 350m, 774m or 1.5b
+  std::int64_t layers = 0;    ///< of `gpt2`; 0, here and below: as `size` says
+  std::int64_t width = 0;
+  std::int64_t heads = 0;
+  std::int64_t context = 0;  ///< longest sequence of `gpt2`; 0: 1024
+  bool recompute = false;    ///< keep no activation inside a block of `gpt2`; compute them again instead
 };
 
 struct DataSettings {
@@ -91,6 +98,7 @@ struct TrainSettings {
   Precision precision = Precision::fp16;
   DeviceKind device = DeviceKind::automatic;
   GraphMode graph = GraphMode::automatic;
+  KernelChoice ops = KernelChoice::automatic;
   std::uint64_t seed = 1;
 };
 

@@ -9,7 +9,6 @@ namespace {
 void add_task(FlagTable& table, TrainSettings& s) {
   table.heading("What is trained");
   table.add("model", "NAME", &s.model.name, "model of the registry").must_be_given();
-  table.add("hidden", "N", &s.model.hidden, "width of the hidden layers of mlp").in(at_least(1));
   table.add("data", "PATH", &s.data.path, "training data: a folder of HDF5 shards, or one shard")
       .may_change()
       .must_be_given();
@@ -20,6 +19,23 @@ void add_task(FlagTable& table, TrainSettings& s) {
   table.add("precision", "MODE", choice(s.precision),
             "of weights, activations and gradients; masters and moments are always FP32");
   table.add("seed", "S", &s.seed, "of the initial weights, the order of samples and the augmentation");
+}
+
+void add_model(FlagTable& table, ModelSettings& s) {
+  table.heading("The model");
+  table.add("hidden", "N", &s.hidden, "width of the hidden layers of mlp").in(at_least(1));
+  table.add("size", "NAME", &s.size, "of gpt2: 124m, 350m, 774m or 1.5b");
+  table.add("layers", "N", &s.layers, "of gpt2; 0: as --size says").in(at_least(0));
+  table.add("width", "N", &s.width, "of gpt2's residual stream; 0: as --size says").in(at_least(0));
+  table.add("heads", "N", &s.heads, "of gpt2's attention, a divisor of the width; 0: as --size says")
+      .in(at_least(0));
+  table.add("context", "N", &s.context, "longest sequence that gpt2 takes, in tokens; 0: 1024")
+      .in(at_least(0));
+  table
+      .add("recompute", "", &s.recompute,
+           "gpt2 keeps only the input of each block and computes the rest again in the backward pass: less "
+           "memory, a quarter to a third more time")
+      .may_change();
 }
 
 void add_run(FlagTable& table, TrainSettings& s) {
@@ -130,6 +146,9 @@ void add_reduce(FlagTable& table, TrainSettings& s) {
       .add("graph", "MODE", choice(s.graph),
            "capture the whole step as one CUDA graph; auto: where it can be")
       .may_change();
+  table.add("ops", "CHOICE", choice(s.ops),
+            "fused: our CUDA kernels, cuBLASLt and cuDNN, or an error; reference: plain LibTorch; auto: fused "
+            "where the device and the precision allow");
 }
 
 void add_reports(FlagTable& table, RunSettings& s) {
@@ -158,6 +177,7 @@ void add_reports(FlagTable& table, RunSettings& s) {
 FlagTable bind(TrainSettings& settings) {
   FlagTable table;
   add_task(table, settings);
+  add_model(table, settings.model);
   add_run(table, settings);
   add_batch(table, settings);
   add_optimizer(table, settings.optimizer);

@@ -40,4 +40,9 @@ const Words& words(ProgressMode) {
   return all;
 }
 
+const Words& words(KernelChoice) {
+  static const Words all = {"auto", "fused", "reference"};
+  return all;
+}
+
 }  // namespace lockstep::config

@@ -9,8 +9,13 @@ namespace lockstep::models {
 
 /// One micro-batch of one rank, on the model's device. May hold no rows at all.
 struct Batch {
-  at::Tensor inputs;  ///< [rows, ...shape], normalised; half or bfloat16 on CUDA in fp16 and bf16, else float
-  at::Tensor targets;  ///< [rows] int64
+  /// [rows, ...shape], normalised; half or bfloat16 on CUDA in fp16 and bf16, else float.
+  /// Of token data: int64 [rows, length], ids in [0, vocabulary).
+  at::Tensor inputs;
+  at::Tensor targets;  ///< int64 [rows]; of token data [rows, length], the token after each
+  /// Float scalar on the device: the gradient that the backward pass of this batch will begin with. A model may
+  /// form gradients with it while it computes the loss; undefined in evaluation.
+  at::Tensor loss_gradient;
 };
 
 struct Loss {
@@ -25,6 +30,16 @@ struct Loss {
 class Model : public torch::nn::Module {
  public:
   virtual Loss loss(const Batch& batch) = 0;
+
+  /// Floating-point operations of one forward and backward pass over one row, for the report of utilisation;
+  /// 0: unknown.
+  virtual double operations_per_sample() const { return 0; }
+
+  /// Float [vocabulary]: logits of the token that follows `tokens`, int64 [1, length]. Models that predict no
+  /// tokens throw UsageError.
+  virtual at::Tensor next_logits(const at::Tensor& tokens);
+  /// Longest sequence that next_logits takes; 0 where it takes none.
+  virtual std::int64_t context() const { return 0; }
 };
 
 /// A model that gives one logit a class; its loss is cross-entropy.

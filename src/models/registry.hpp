@@ -15,7 +15,8 @@ class Model;
 struct ModelRequest {
   config::ModelSettings settings;
   std::vector<std::int64_t> input_shape;  ///< of one row
-  std::int64_t classes = 0;
+  std::int64_t classes = 0;  ///< of labels; of tokens: the vocabulary
+  bool tokens = false;       ///< rows are token sequences, input_shape {length}
 };
 
 /// Makes the model that `request.settings.name` names, on the CPU, with Torch's present random state.

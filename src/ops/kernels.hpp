@@ -39,6 +39,12 @@ void cross_entropy_backward(const Matrix& logits, const std::int64_t* targets, c
 void normalise(const Matrix& in, std::int64_t inner, const float* scale, const float* shift,
                std::int64_t channels, void* out, Element out_element, cudaStream_t stream);
 
+/// Row blocks that column_sums() cuts `rows` rows into; a function of nothing else, so that sums have one order.
+std::int64_t row_blocks(std::int64_t rows);
+/// sums[c] = sum over rows of matrix[r, c], or added to it, in the type of the matrix. `partial` has room for
+/// row_blocks(rows) * columns floats.
+void column_sums(const Matrix& matrix, float* partial, void* sums, bool adds, cudaStream_t stream);
+
 }  // namespace cuda_kernels
 
 }  // namespace lockstep::ops

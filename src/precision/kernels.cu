@@ -14,7 +14,7 @@ namespace {
 constexpr int kThreads = 256;
 
 __global__ void begin_backward_kernel(StepState* state, const float* loss_sum, float global_count) {
-  state->loss_sum += *loss_sum;
+  if (loss_sum != nullptr) state->loss_sum += *loss_sum;
   state->global_count = global_count;
   state->gradient_seed = state->loss_scale / global_count;
 }

@@ -36,6 +36,7 @@ struct InspectArguments {
 };
 
 namespace cuda_kernels {
+/// gradient_seed = loss_scale / global_count; adds `*loss_sum` to the step's loss unless the pointer is null.
 void begin_backward(StepState* state, const float* loss_sum, float global_count, cudaStream_t stream);
 void inspect(const InspectArguments& arguments, cudaStream_t stream);
 void end_step(StepState* state, const ScaleRule& rule, cudaStream_t stream);

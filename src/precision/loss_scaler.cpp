@@ -54,6 +54,16 @@ void LossScaler::begin() {
   storage_.narrow(0, offsetof(StepState, loss_sum), sizeof(float)).zero_();
 }
 
+at::Tensor LossScaler::gradient_seed(std::int64_t global_count) {
+  const auto count = static_cast<float>(global_count);
+  if (parameters_.on_cuda()) {
+    cuda_kernels::begin_backward(state_, nullptr, count, current_stream());
+  } else {
+    reference::begin_backward(state_, nullptr, count);
+  }
+  return seed_;
+}
+
 ScaledLoss LossScaler::scale(const at::Tensor& loss_sum, std::int64_t global_count) {
   const at::Tensor value = loss_sum.detach();
   TORCH_CHECK(value.scalar_type() == at::kFloat && value.dim() == 0,

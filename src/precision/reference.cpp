@@ -15,7 +15,7 @@ float low_to_float(const void* low, LowType type, std::int64_t i) {
 }  // namespace
 
 void begin_backward(StepState* state, const float* loss_sum, float global_count) {
-  state->loss_sum += *loss_sum;
+  if (loss_sum != nullptr) state->loss_sum += *loss_sum;
   state->global_count = global_count;
   state->gradient_seed = state->loss_scale / global_count;
 }

@@ -4,6 +4,7 @@
 
 #include "models/registry.hpp"
 #include "mpi/job.hpp"
+#include "ops/kernel_choice.hpp"
 #include "optim/schedule.hpp"
 #include "parallel/gradient_reducer.hpp"
 #include "precision/autocast.hpp"
@@ -57,6 +58,7 @@ Learner::Learner(std::shared_ptr<models::Model> model, const config::TrainSettin
                  std::int64_t total_steps, const Place& place, const mpi::Communicator& world)
     : model_(std::move(model)) {
   precision::set_arithmetic(settings.precision);
+  ops::set_kernels(static_cast<ops::Kernels>(settings.ops));
   comm::Options options;
   options.cuda = place.cuda();
   ranks_ = comm::make_communicator(world, options, place.cuda() ? precision::current_stream() : nullptr);
