@@ -9,12 +9,13 @@ namespace lockstep::models {
 
 /// One micro-batch of one rank, on the model's device. May hold no rows at all.
 struct Batch {
-  at::Tensor inputs;  ///< [rows, ...shape], normalised; half or bfloat16 on CUDA in fp16 and bf16, else float
-  at::Tensor targets;  ///< [rows] int64
+  at::Tensor inputs;   ///< [rows, ...shape], normalised; half or bfloat16 on CUDA in fp16 and bf16, else
+                       ///< float; of token rows [rows, sequence] int64, contiguous
+  at::Tensor targets;  ///< [rows] int64; of token rows [rows, sequence] int64, contiguous: the next tokens
 };
 
 struct Loss {
-  at::Tensor sum;  ///< float scalar: the sum, not the mean, of the losses of the rows
+  at::Tensor sum;  ///< float scalar: the sum, not the mean, of the losses of the rows, or of all their tokens
   at::Tensor
       correct;  ///< int64 scalar: rows predicted right; only in evaluation, and only where it has a meaning
 };
@@ -25,6 +26,13 @@ struct Loss {
 class Model : public torch::nn::Module {
  public:
   virtual Loss loss(const Batch& batch) = 0;
+
+  /// Of a model of tokens: the logits, float [vocabulary], of the token after the last of `tokens` [1, t]
+  /// int64, 1 <= t <= the sequence length that it was made for. Other models throw UsageError.
+  virtual at::Tensor next_logits(const at::Tensor& tokens);
+
+  /// Floating-point operations that training takes for one row, forward and backward; 0: not known.
+  virtual double operations_per_sample() const { return 0; }
 };
 
 /// A model that gives one logit a class; its loss is cross-entropy.
