@@ -57,6 +57,13 @@ class Lines : public sentencepiece::SentenceIterator {
   bool done_ = false;
 };
 
+// The library's words without the place in its source that they begin with: "file(line) [condition] words".
+std::string words_of(const sentencepiece::util::Status& status) {
+  const std::string words = status.error_message();
+  const std::size_t end = words.find("] ");
+  return end == std::string::npos ? words : words.substr(end + 2);
+}
+
 // Nothing is normalised, no space is added and none removed, and what has no piece becomes bytes: a text
 // comes back as it was. One thread, so that the same texts give the same model.
 std::unordered_map<std::string, std::string> training_settings(std::int64_t vocabulary) {
@@ -87,7 +94,7 @@ Tokenizer Tokenizer::train(std::span<const std::string> texts, std::int64_t voca
       sentencepiece::SentencePieceTrainer::Train(training_settings(vocabulary), &lines, &model);
   if (!status.ok()) {
     throw UsageError(text("--tokenizer sentencepiece cannot make a vocabulary of ", vocabulary,
-                          " from this text: ", status.error_message()),
+                          " from this text: ", words_of(status)),
                      ExitCode::bad_data);
   }
   return sentencepiece(std::move(model), "the trained tokenizer");

@@ -133,7 +133,7 @@ TEST_CASE("what is no tokenizer, or was changed, is refused by name") {
   trained().save(folder.path());
   std::ofstream(folder / "tokenizer.model", std::ios::app) << "more";
   CHECK_THROWS_AS(Tokenizer::load(folder.path()), DataError);
-  for (const std::string& model : {"", "these are words and no model", "\n\x05"}) {
+  for (const std::string model : {"", "these are words and no model", "\n\x05"}) {
     CHECK_THROWS_WITH(Tokenizer::sentencepiece(model, "my.model"),
                       contains("my.model") && contains("is no SentencePiece model"));
   }
@@ -145,8 +145,8 @@ TEST_CASE("a text that is not UTF-8 is refused by sentencepiece with file and by
 }
 
 TEST_CASE("UTF-8 is what RFC 3629 says") {
-  for (const std::string& good : {"", "abc", "\xc3\xa9", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xef\xbf\xbd",
-                                  "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"}) {
+  for (const std::string good : {"", "abc", "\xc3\xa9", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xef\xbf\xbd",
+                                 "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"}) {
     CHECK(first_invalid_utf8(good) == -1);
   }
   const std::vector<std::pair<std::string, std::int64_t>> bad = {{"a\x80", 1},
