@@ -64,6 +64,15 @@ else()
   target_link_libraries(lockstep_hdf5_api INTERFACE ${HDF5_C_LIBRARIES})
 endif()
 
+# SentencePiece, shared: Debian ships no archives. Its own copies of protobuf and Abseil stay inside it.
+find_path(sentencepiece_include sentencepiece_trainer.h REQUIRED)
+find_library(sentencepiece_library sentencepiece REQUIRED)
+find_library(sentencepiece_train_library sentencepiece_train REQUIRED)
+add_library(lockstep_sentencepiece INTERFACE)
+add_library(lockstep::sentencepiece ALIAS lockstep_sentencepiece)
+target_include_directories(lockstep_sentencepiece SYSTEM INTERFACE ${sentencepiece_include})
+target_link_libraries(lockstep_sentencepiece INTERFACE ${sentencepiece_train_library} ${sentencepiece_library})
+
 if(POLICY CMP0167)
   cmake_policy(SET CMP0167 OLD)   # CMake's own search for Boost: distributions' Boost packages differ in what they bring
 endif()

@@ -24,7 +24,9 @@ struct Job {
 /// Each throws UsageError, and DataError where an INI file cannot be read.
 Job train(const Arguments& arguments);
 Job eval(const Arguments& arguments);
+Job generate(const Arguments& arguments);
 Job pack_csv(const Arguments& arguments);
+Job pack_text(const Arguments& arguments);
 Job data_inspect(const Arguments& arguments);
 Job data_verify(const Arguments& arguments);
 Job checkpoint_ls(const Arguments& arguments);

@@ -16,14 +16,23 @@ std::string storage_of(const data::Storage& storage) {
   return text("chunk rows of ", storage.block_rows, " rows, ", storage.chunks_per_block, " chunks each");
 }
 
+std::string targets_of(const data::DataSet& set) {
+  if (!set.tokens())
+    return text("  targets      ", hdf5::name(set.target_scalar()), ", ", set.classes(), " classes\n");
+  const std::string& hash = set.tokenizer_hash();
+  return text("  predicted    ", set.rows() * set.targets_per_row(), " tokens, ", set.targets_per_row(),
+              " a row\n  vocabulary   ", set.classes(), ", tokenizer ", hash.empty() ? "not known" : hash,
+              "\n");
+}
+
 int run(const config::DataInspectSettings& settings) {
   const auto set = data::DataSet::open(settings.path);
   std::cout << settings.path << "\n  samples      " << set.rows() << " in " << set.shards().size()
             << (set.shards().size() == 1 ? " shard, " : " shards, ") << format_bytes(set.decoded_bytes())
-            << " decoded\n  inputs       " << hdf5::name(set.input_scalar()) << " "
-            << hdf5::to_text(set.input_shape()) << ", " << format_bytes(set.input_row_bytes())
-            << " each\n  targets      " << hdf5::name(set.target_scalar()) << ", " << set.classes()
-            << " classes\n  row blocks   " << set.row_blocks().count() << "\n  fingerprint  "
+            << " decoded\n  " << (set.tokens() ? "tokens       " : "inputs       ")
+            << hdf5::name(set.input_scalar()) << " " << hdf5::to_text(set.stored_shape()) << ", "
+            << format_bytes(set.input_row_bytes()) << " each\n"
+            << targets_of(set) << "  row blocks   " << set.row_blocks().count() << "\n  fingerprint  "
             << hex(set.fingerprint()) << "\n"
             << std::fixed << std::setprecision(4);
   for (std::size_t channel = 0; channel < set.mean().size(); ++channel) {
@@ -32,7 +41,9 @@ int run(const config::DataInspectSettings& settings) {
   }
   for (const auto& shard : set.shards()) {
     std::cout << shard.path << ": " << shard.rows << " samples, " << format_bytes(shard.file_bytes)
-              << ", inputs " << storage_of(shard.inputs) << ", targets " << storage_of(shard.targets) << "\n";
+              << (set.tokens() ? ", tokens " : ", inputs ") << storage_of(shard.inputs);
+    if (!set.tokens()) std::cout << ", targets " << storage_of(shard.targets);
+    std::cout << "\n";
   }
   std::cout << std::flush;
   return 0;

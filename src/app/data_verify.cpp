@@ -15,7 +15,8 @@ constexpr std::int64_t kReadBytes = std::int64_t{16} << 20;  // of rows asked fo
 
 int run(const config::DataVerifySettings& settings) {
   const Stopwatch clock;
-  const auto set = data::DataSet::open(settings.path);  // checks types, shapes and every label
+  const auto set =
+      data::DataSet::open(settings.path);  // checks types, shapes and every label; reading checks tokens
   data::Rows reader(set, data::Access::blocks);
   const std::int64_t together =
       std::max<std::int64_t>(1, kReadBytes / std::max<std::int64_t>(1, set.input_row_bytes()));
@@ -28,9 +29,9 @@ int run(const config::DataVerifySettings& settings) {
     reader.read(rows, inputs.data(), targets.data());
   }
   std::cout << settings.path << ": all " << set.rows() << " samples in " << set.shards().size()
-            << (set.shards().size() == 1 ? " shard" : " shards") << " can be read, labels are in 0.."
-            << set.classes() - 1 << "; " << format_bytes(reader.counts().bytes) << " in "
-            << format_seconds(clock.seconds()) << std::endl;
+            << (set.shards().size() == 1 ? " shard" : " shards") << " can be read, "
+            << (set.tokens() ? "tokens" : "labels") << " are in 0.." << set.classes() - 1 << "; "
+            << format_bytes(reader.counts().bytes) << " in " << format_seconds(clock.seconds()) << std::endl;
   return 0;
 }
 

@@ -19,7 +19,9 @@ struct Entry {
 constexpr Entry kCommands[] = {
     {"train", train},
     {"eval", eval},
+    {"generate", generate},
     {"pack csv", pack_csv},
+    {"pack text", pack_text},
     {"data inspect", data_inspect},
     {"data verify", data_verify},
     {"checkpoint ls", checkpoint_ls},

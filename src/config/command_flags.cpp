@@ -23,7 +23,10 @@ FlagTable bind(EvalSettings& s) {
   table.add("data", "PATH", &s.data, "a folder of HDF5 shards, or one shard").must_be_given();
   table.add("checkpoint", "latest|PATH", &s.checkpoint,
             "latest: the run's newest complete checkpoint; PATH: this one");
-  table.add("batch", "B", &s.batch, "samples of one forward pass on one rank").in(at_least(1));
+  table
+      .add("batch", "B", &s.batch,
+           "samples of one forward pass on one rank; 0: 256, or as many rows of tokens as hold 8192")
+      .in(at_least(0));
   table.add("device", "KIND", choice(s.device),
             "auto: one GPU a rank where every rank sees one, else CPU ranks");
 
@@ -34,6 +37,74 @@ Command describe(const EvalSettings&) {
   return {.name = "eval",
           .summary = "evaluate a run's checkpoint on a data set",
           .usage = "--run DIR --data PATH [flags]",
+          .reads_ini = true};
+}
+
+FlagTable bind(GenerateSettings& s) {
+  FlagTable table;
+  table.heading("What is written");
+  table.add("run", "DIR", &s.run_folder, "folder of a training run on text").must_be_given();
+  table.add("prompt", "TEXT", &s.prompt, "text to go on from; none: a document begins");
+  table.add("prompt-file", "FILE", &s.prompt_file, "the same from a file, of any number of lines");
+  table.add("checkpoint", "latest|PATH", &s.checkpoint,
+            "latest: the run's newest complete checkpoint; PATH: this one");
+  table
+      .add("tokens", "N", &s.tokens, "tokens to write; the text ends earlier where the model ends a document")
+      .in(at_least(1));
+  table.heading("How tokens are chosen");
+  table
+      .add("temperature", "X", &s.temperature,
+           "below 1 likely tokens become likelier, above 1 rarer; 0: always the likeliest")
+      .in(at_least(0));
+  table.add("top-k", "K", &s.top_k, "choose among the K likeliest tokens; 0: among all").in(at_least(0));
+  table.add("seed", "S", &s.seed, "of the choices: the same seed writes the same text");
+  table.add("device", "KIND", choice(s.device), "auto: a GPU where there is one, else the CPU");
+
+  return table;
+}
+
+Command describe(const GenerateSettings&) {
+  return {.name = "generate",
+          .summary = "write text with a run's checkpoint, in one process",
+          .usage = "--run DIR [--prompt TEXT] [flags]",
+          .reads_ini = true};
+}
+
+FlagTable bind(PackTextSettings& s) {
+  FlagTable table;
+  table.heading("What is read");
+  table
+      .add("input", "FILE|DIR", &s.input,
+           "a text file, or a folder of *.txt, each one document; plain or gzip, UTF-8 for sentencepiece")
+      .must_be_given();
+  table.add(
+      "tokenizer", "bytes|sentencepiece|PATH", &s.tokenizer,
+      "bytes: one token a byte; sentencepiece: trained on the text; PATH: a SentencePiece model file, or a "
+      "packed folder whose tokenizer to take");
+  table.add("vocabulary", "N", &s.vocabulary, "tokens of --tokenizer sentencepiece, such as 8192")
+      .in(from_to(0, 2147483647));
+
+  table.heading("What is written");
+  table.add("output", "DIR", &s.output, "folder of the training shards and the tokenizer").must_be_given();
+  table.add("sequence-length", "T", &s.sequence_length, "tokens that one row predicts")
+      .in(at_least(1))
+      .must_be_given();
+  table.add("shards", "N", &s.shards, "training shards").in(at_least(1));
+  table.add("validation-output", "DIR", &s.validation_output,
+            "folder of the validation shard; goes with --validation-fraction");
+  table
+      .add("validation-fraction", "F", &s.validation_fraction,
+           "part of the rows put aside for validation, the last ones")
+      .in(from_to_below(0, 1));
+  table.add("overwrite", "", &s.overwrite, "replace shards that are there");
+
+  return table;
+}
+
+Command describe(const PackTextSettings&) {
+  return {.name = "pack text",
+          .summary = "make HDF5 shards of tokens from text files",
+          .usage = "--input FILE|DIR --output DIR --sequence-length T [flags]",
           .reads_ini = true};
 }
 

@@ -121,7 +121,9 @@ class FlagTable {
 
 FlagTable bind(TrainSettings& settings);
 FlagTable bind(EvalSettings& settings);
+FlagTable bind(GenerateSettings& settings);
 FlagTable bind(PackCsvSettings& settings);
+FlagTable bind(PackTextSettings& settings);
 FlagTable bind(DataInspectSettings& settings);
 FlagTable bind(DataVerifySettings& settings);
 FlagTable bind(CheckpointLsSettings& settings);

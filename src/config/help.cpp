@@ -117,10 +117,10 @@ std::string help_text(const Command& command, const FlagTable& flags) {
 }
 
 std::vector<Command> all_commands() {
-  return {describe(TrainSettings{}),           describe(EvalSettings{}),
-          describe(PackCsvSettings{}),         describe(DataInspectSettings{}),
-          describe(DataVerifySettings{}),      describe(CheckpointLsSettings{}),
-          describe(CheckpointVerifySettings{})};
+  return {
+      describe(TrainSettings{}),      describe(EvalSettings{}),         describe(GenerateSettings{}),
+      describe(PackCsvSettings{}),    describe(PackTextSettings{}),     describe(DataInspectSettings{}),
+      describe(DataVerifySettings{}), describe(CheckpointLsSettings{}), describe(CheckpointVerifySettings{})};
 }
 
 std::string flags_page() {
@@ -137,7 +137,8 @@ Every flag of every command. This page is printed by `lockstep --help-markdown`;
 - A run that resumes may change what "may change" says; any other difference from its `config.json` is an
   error.
 )" + markdown_of<TrainSettings>() +
-         markdown_of<EvalSettings>() + markdown_of<PackCsvSettings>() + markdown_of<DataInspectSettings>() +
+         markdown_of<EvalSettings>() + markdown_of<GenerateSettings>() + markdown_of<PackCsvSettings>() +
+         markdown_of<PackTextSettings>() + markdown_of<DataInspectSettings>() +
          markdown_of<DataVerifySettings>() + markdown_of<CheckpointLsSettings>() +
          markdown_of<CheckpointVerifySettings>();
 }

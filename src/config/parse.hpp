@@ -18,7 +18,9 @@ struct Command {
 
 Command describe(const TrainSettings&);
 Command describe(const EvalSettings&);
+Command describe(const GenerateSettings&);
 Command describe(const PackCsvSettings&);
+Command describe(const PackTextSettings&);
 Command describe(const DataInspectSettings&);
 Command describe(const DataVerifySettings&);
 Command describe(const CheckpointLsSettings&);

@@ -78,8 +78,8 @@ struct RunSettings {
   std::int64_t steps = 0;       ///< length in steps; 0: use epochs
   std::int64_t epochs = 0;
   std::int64_t report_every = 10;
-  std::int64_t eval_every = 0;        ///< steps; 0: at the end only
-  std::int64_t eval_batch = 256;      ///< samples of one forward pass of an evaluation, on one rank
+  std::int64_t eval_every = 0;  ///< steps; 0: at the end only
+  std::int64_t eval_batch = 0;  ///< samples of one forward pass of an evaluation, on one rank; 0: by kind
   std::int64_t checkpoint_steps = 0;  ///< steps between checkpoints; 0: at the end only
   std::int64_t keep_checkpoints = 2;
   ProgressMode progress = ProgressMode::automatic;
@@ -107,7 +107,20 @@ struct EvalSettings {
   std::string run_folder;             ///< folder of a training run
   std::string data;                   ///< folder, or one shard
   std::string checkpoint = "latest";  ///< latest, or the path of a checkpoint of this run
-  std::int64_t batch = 256;           ///< samples of one forward pass on one rank
+  std::int64_t batch = 0;             ///< samples of one forward pass on one rank; 0: by the kind of data
+  DeviceKind device = DeviceKind::automatic;
+};
+
+/// Settings of `lockstep generate`; model and precision are those of the run.
+struct GenerateSettings {
+  std::string run_folder;             ///< folder of a training run
+  std::string prompt;                 ///< text to go on from; empty: a document begins
+  std::string prompt_file;            ///< the same, read from a file
+  std::string checkpoint = "latest";  ///< latest, or the path of a checkpoint of this run
+  std::int64_t tokens = 200;          ///< at most; the end of a document ends the text earlier
+  double temperature = 0.8;           ///< logits are divided by it; 0: always the likeliest token
+  std::int64_t top_k = 40;            ///< only so many of the likeliest tokens may follow; 0: any
+  std::uint64_t seed = 1;
   DeviceKind device = DeviceKind::automatic;
 };
 
@@ -123,6 +136,19 @@ struct PackCsvSettings {
   std::int64_t test_count = 0;     ///< samples put aside for testing, every class in proportion
   std::uint64_t seed = 1;          ///< of the split and of the order of samples
   bool overwrite = false;          ///< replace shards that are there
+};
+
+/// Settings of `lockstep pack text`.
+struct PackTextSettings {
+  std::string input;                 ///< one text, or a folder of *.txt; plain or gzip
+  std::string output;                ///< folder of the training shards
+  std::string validation_output;     ///< folder of the validation shard
+  std::string tokenizer = "bytes";   ///< bytes, sentencepiece, or the path of one that is there
+  std::int64_t vocabulary = 0;       ///< of a tokenizer that is to be trained
+  std::int64_t sequence_length = 0;  ///< tokens that a row predicts
+  std::int64_t shards = 1;           ///< of `output`
+  double validation_fraction = 0;    ///< of the rows, the last ones
+  bool overwrite = false;            ///< replace shards that are there
 };
 
 /// Settings of `lockstep data inspect` and `verify`, and of `lockstep checkpoint ls` and `verify`.

@@ -91,6 +91,9 @@ std::string settings_text(TrainSettings settings) {
 std::string settings_text(EvalSettings settings) {
   return settings_text(bind(settings));
 }
+std::string settings_text(GenerateSettings settings) {
+  return settings_text(bind(settings));
+}
 
 std::vector<std::string> differences(TrainSettings old, TrainSettings now) {
   std::vector<std::string> lines;

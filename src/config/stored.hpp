@@ -23,6 +23,7 @@ std::string to_json(TrainSettings settings);
 TrainSettings train_settings_from_json(const std::string& json, const std::string& source);
 std::string settings_text(TrainSettings settings);
 std::string settings_text(EvalSettings settings);
+std::string settings_text(GenerateSettings settings);
 
 /// What keeps a run of settings `now` from continuing one of settings `old`: one line for each setting that
 /// must match and does not, with both values; empty when it may. The length of a run may change, but not the

@@ -64,7 +64,9 @@ void add_run(FlagTable& table, TrainSettings& s) {
 
 void add_batch(FlagTable& table, TrainSettings& s) {
   table.heading("Batches");
-  table.add("global-batch", "G", &s.global_batch, "samples of one step, over all ranks and micro-batches")
+  table
+      .add("global-batch", "G", &s.global_batch,
+           "samples (rows of tokens) of one step, over all ranks and micro-batches")
       .in(at_least(1))
       .must_be_given();
   table
@@ -157,8 +159,11 @@ void add_reports(FlagTable& table, RunSettings& s) {
   table.add("eval-every", "K", &s.eval_every, "steps between evaluations; 0: at the end only")
       .in(at_least(0))
       .may_change();
-  table.add("eval-batch", "N", &s.eval_batch, "samples of one forward pass of an evaluation, on one rank")
-      .in(at_least(1))
+  table
+      .add("eval-batch", "N", &s.eval_batch,
+           "samples of one forward pass of an evaluation, on one rank; 0: 256, or as many rows of tokens as "
+           "hold 8192")
+      .in(at_least(0))
       .may_change();
   table.add("checkpoint-steps", "K", &s.checkpoint_steps, "steps between checkpoints; 0: at the end only")
       .in(at_least(0))

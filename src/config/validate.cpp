@@ -107,4 +107,12 @@ void validate(const EvalSettings& settings) {
   check_each(bind(copy), "eval");
 }
 
+void validate(const GenerateSettings& settings) {
+  GenerateSettings copy = settings;
+  check_each(bind(copy), "generate");
+  if (settings.prompt.empty() || settings.prompt_file.empty()) return;
+  throw UsageError(text("--prompt ", settings.prompt, " and --prompt-file ", settings.prompt_file,
+                        " both give the text to go on from; give one"));
+}
+
 }  // namespace lockstep::config

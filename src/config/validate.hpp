@@ -13,4 +13,7 @@ void validate(const TrainSettings& settings, int world_size);
 /// Required settings and ranges.
 void validate(const EvalSettings& settings);
 
+/// The same, and one prompt at most.
+void validate(const GenerateSettings& settings);
+
 }  // namespace lockstep::config

@@ -46,6 +46,12 @@ DeviceInfo describe(int index) {
   return info;
 }
 
+double peak_half_operations(int major, int minor) {
+  if (major == 8 && minor == 0) return 312e12;  // A100
+  if (major == 9 && minor == 0) return 989e12;  // H100 SXM, H200
+  return 0;
+}
+
 void set_device(int index) {
   check(cudaSetDevice(index), text("cudaSetDevice(", index, ")"));
 }

@@ -22,6 +22,10 @@ struct DeviceInfo {
 /// Throws ApiError when there is no device `index`. Makes no CUDA context.
 DeviceInfo describe(int index);
 
+/// Floating-point operations a second of dense half and bfloat16 matrix products with FP32 accumulation, as
+/// the maker states them for devices of this compute capability; 0: not known here.
+double peak_half_operations(int major, int minor);
+
 /// Makes `index` the calling thread's device. Every thread that calls CUDA does this once.
 void set_device(int index);
 

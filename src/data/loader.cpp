@@ -74,8 +74,10 @@ Loader::Loader(const DataSet& data, Order order, LoaderSettings settings)
   for (Slot& slot : slots_) {
     memory_.push_back(settings_.allocate(capacity_ * data_.input_row_bytes()));
     slot.inputs = static_cast<std::byte*>(memory_.back().get());
-    memory_.push_back(settings_.allocate(capacity_ * static_cast<std::int64_t>(sizeof(std::int64_t))));
-    slot.targets = static_cast<std::int64_t*>(memory_.back().get());
+    if (!data_.tokens()) {
+      memory_.push_back(settings_.allocate(capacity_ * static_cast<std::int64_t>(sizeof(std::int64_t))));
+      slot.targets = static_cast<std::int64_t*>(memory_.back().get());
+    }
     slot.rows.reserve(static_cast<std::size_t>(capacity_));
     free_.push_back({&slot, {}});
   }

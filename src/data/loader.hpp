@@ -41,8 +41,8 @@ struct Slot {
   std::int64_t epoch = 0;
   std::int64_t global_count = 0;    ///< rows of the step over all ranks
   std::int64_t count = 0;           ///< rows of this rank; may be 0
-  std::byte* inputs = nullptr;      ///< [count, ...input_shape] of the data set's type, room for capacity()
-  std::int64_t* targets = nullptr;  ///< [count]
+  std::byte* inputs = nullptr;      ///< [count, ...stored_shape] of the data set's type, room for capacity()
+  std::int64_t* targets = nullptr;  ///< [count] labels; null for tokens
   std::vector<Share> micro;         ///< rows of each micro-batch, within [0, count)
   std::vector<std::int64_t> rows;   ///< [count] row numbers in the data set
   double wait_seconds = 0;          ///< how long next() blocked for it

@@ -17,6 +17,7 @@ namespace {
 constexpr const char* kFormat = "lockstep-1";
 constexpr std::int64_t kBlockBytes = 1 << 20;  // a row block of contiguous data
 constexpr std::int64_t kScanRows = 1 << 16;    // labels looked at together
+constexpr Scalar kTokenScalars[] = {Scalar::uint16, Scalar::uint32, Scalar::int32};
 
 std::vector<std::string> shard_paths(const std::string& path) {
   std::error_code failure;
@@ -44,10 +45,12 @@ std::vector<std::string> shard_paths(const std::string& path) {
 // One shard as its file tells it.
 struct Found {
   Shard shard;
+  bool tokens = false;
   Shape input_shape;
-  Scalar input_scalar;
-  Scalar target_scalar;
-  std::int64_t classes;
+  Scalar input_scalar = Scalar::uint8;
+  Scalar target_scalar = Scalar::uint8;
+  std::int64_t classes = 0;
+  std::string tokenizer_hash;
   std::vector<double> mean;
   std::vector<double> std_deviation;
 };
@@ -152,6 +155,54 @@ void check_datasets(const hdf5::Dataset& inputs, const hdf5::Dataset& targets) {
   }
 }
 
+void check_tokens(const hdf5::Dataset& tokens) {
+  if (tokens.shape().size() != 2 || tokens.shape()[1] < 2) {
+    throw DataError(tokens.path(), "tokens", -1,
+                    text("has shape ", hdf5::to_text(tokens.shape()),
+                         "; it must be [rows, T + 1], and a row predicts T >= 1 tokens"));
+  }
+  const auto* const end = std::end(kTokenScalars);
+  if (std::find(std::begin(kTokenScalars), end, tokens.scalar()) == end) {
+    throw DataError(tokens.path(), "tokens", -1,
+                    text("holds ", hdf5::name(tokens.scalar()), "; token ids are uint16, uint32 or int32"));
+  }
+}
+
+void inspect_tokens(const hdf5::File& file, Found& found) {
+  if (file.has("inputs") || file.has("targets")) {
+    throw DataError(file.path(), "", -1,
+                    "holds tokens beside inputs or targets; a shard is of one kind, tokens or labelled rows");
+  }
+  const hdf5::Dataset tokens = file.dataset("tokens");
+  check_tokens(tokens);
+  found.tokens = true;
+  found.shard.rows = tokens.rows();
+  found.input_shape = {tokens.shape()[1] - 1};
+  found.input_scalar = tokens.scalar();
+  found.classes = file.integer("vocabulary");
+  if (found.classes < 1)
+    throw DataError(file.path(), "", -1, text("attribute vocabulary is ", found.classes, ", below 1"));
+  if (file.has_attribute("tokenizer")) found.tokenizer_hash = file.string("tokenizer");
+  found.shard.inputs = storage_of(tokens, kBlockBytes / tokens.row_bytes(), found.shard.file_bytes);
+}
+
+void inspect_labelled(const hdf5::File& file, Found& found) {
+  const hdf5::Dataset inputs = file.dataset("inputs");
+  const hdf5::Dataset targets = file.dataset("targets");
+  check_datasets(inputs, targets);
+  found.shard.rows = inputs.rows();
+  found.input_shape.assign(inputs.shape().begin() + 1, inputs.shape().end());
+  found.input_scalar = inputs.scalar();
+  found.target_scalar = targets.scalar();
+  found.classes = file.integer("classes");
+  if (found.classes < 1)
+    throw DataError(file.path(), "", -1, text("attribute classes is ", found.classes, ", below 1"));
+  found.shard.inputs = storage_of(inputs, kBlockBytes / inputs.row_bytes(), found.shard.file_bytes);
+  found.shard.targets = storage_of(targets, found.shard.inputs.block_rows, found.shard.file_bytes);
+  check_normalisation(file, found);
+  check_labels(targets, found.classes);
+}
+
 Found inspect(const std::string& path) {
   const hdf5::File file = hdf5::File::open(path);
   if (!file.has_attribute("format")) {
@@ -161,23 +212,14 @@ Found inspect(const std::string& path) {
   if (const std::string format = file.string("format"); format != kFormat) {
     throw DataError(path, "", -1, text("has format \"", format, "\"; this version reads \"", kFormat, "\""));
   }
-  const hdf5::Dataset inputs = file.dataset("inputs");
-  const hdf5::Dataset targets = file.dataset("targets");
-  check_datasets(inputs, targets);
   Found found;
   found.shard.path = path;
-  found.shard.rows = inputs.rows();
   found.shard.file_bytes = static_cast<std::int64_t>(std::filesystem::file_size(path));
-  found.input_shape.assign(inputs.shape().begin() + 1, inputs.shape().end());
-  found.input_scalar = inputs.scalar();
-  found.target_scalar = targets.scalar();
-  found.classes = file.integer("classes");
-  if (found.classes < 1)
-    throw DataError(path, "", -1, text("attribute classes is ", found.classes, ", below 1"));
-  found.shard.inputs = storage_of(inputs, kBlockBytes / inputs.row_bytes(), found.shard.file_bytes);
-  found.shard.targets = storage_of(targets, found.shard.inputs.block_rows, found.shard.file_bytes);
-  check_normalisation(file, found);
-  check_labels(targets, found.classes);
+  if (file.has("tokens")) {
+    inspect_tokens(file, found);
+  } else {
+    inspect_labelled(file, found);
+  }
   return found;
 }
 
@@ -194,16 +236,27 @@ void check_agreement(const Found& first, const Found& other) {
                     text("its ", what, " is ", here, ", but ", there, " in ", first.shard.path,
                          "; all shards of a data set must agree"));
   };
+  const auto kind = [](const Found& shard) { return shard.tokens ? "tokens" : "labelled rows"; };
+  const char* const inputs = first.tokens ? "tokens" : "inputs";
+  if (other.tokens != first.tokens) refuse("", "kind", kind(other), kind(first));
   if (other.input_shape != first.input_shape) {
-    refuse("inputs", "row shape", hdf5::to_text(other.input_shape), hdf5::to_text(first.input_shape));
+    refuse(inputs, "row shape", hdf5::to_text(other.input_shape), hdf5::to_text(first.input_shape));
   }
   if (other.input_scalar != first.input_scalar) {
-    refuse("inputs", "type", hdf5::name(other.input_scalar), hdf5::name(first.input_scalar));
+    refuse(inputs, "type", hdf5::name(other.input_scalar), hdf5::name(first.input_scalar));
   }
   if (other.target_scalar != first.target_scalar) {
     refuse("targets", "type", hdf5::name(other.target_scalar), hdf5::name(first.target_scalar));
   }
-  if (other.classes != first.classes) refuse("", "attribute classes", other.classes, first.classes);
+  if (other.classes != first.classes) {
+    refuse("", first.tokens ? "attribute vocabulary" : "attribute classes", other.classes, first.classes);
+  }
+  if (other.tokenizer_hash != first.tokenizer_hash) {
+    const auto hash = [](const Found& shard) {
+      return shard.tokenizer_hash.empty() ? "missing" : shard.tokenizer_hash;
+    };
+    refuse("", "attribute tokenizer", hash(other), hash(first));
+  }
   if (other.mean != first.mean) refuse("", "attribute mean", to_text(other.mean), to_text(first.mean));
   if (other.std_deviation != first.std_deviation) {
     refuse("", "attribute std", to_text(other.std_deviation), to_text(first.std_deviation));
@@ -224,6 +277,8 @@ DataSet DataSet::open(const std::string& path) {
     if (!first) first = std::move(found);
   }
   if (data.rows_ == 0) throw DataError(path, "", -1, "holds no rows in any shard");
+  data.tokens_ = first->tokens;
+  data.tokenizer_hash_ = first->tokenizer_hash;
   data.input_shape_ = first->input_shape;
   data.input_scalar_ = first->input_scalar;
   data.target_scalar_ = first->target_scalar;

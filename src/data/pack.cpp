@@ -1,9 +1,7 @@
 #include "data/pack.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <numeric>
@@ -15,6 +13,7 @@
 #include "data/csv.hpp"
 #include "data/gzip.hpp"
 #include "data/order.hpp"
+#include "data/pack_folder.hpp"
 
 namespace lockstep::data {
 
@@ -24,15 +23,6 @@ namespace fs = std::filesystem;
 
 // Keys of independent choices.
 enum class Purpose : std::uint64_t { split = 32, order = 33 };
-
-fs::path folder_path(const std::string& path) {
-  fs::path folder = fs::path(path).lexically_normal();
-  return folder.has_filename() ? folder : folder.parent_path();  // "train/" is "train"
-}
-
-fs::path beside(const fs::path& folder, const char* ending) {
-  return folder.string() + ending;
-}
 
 void check_settings(const PackCsv& settings) {
   const auto refuse = [](const auto&... words) { throw UsageError(text(words...)); };
@@ -52,38 +42,6 @@ void check_settings(const PackCsv& settings) {
   if (settings.test_count > 0 && folder_path(settings.output) == folder_path(settings.test_output)) {
     refuse("training and test shards cannot share the folder ", settings.output);
   }
-}
-
-// A folder may be made, filled when empty, and replaced when all it holds is shards and that was asked for.
-void check_folder(const fs::path& folder, bool overwrite) {
-  if (!fs::exists(folder)) return;
-  if (!fs::is_directory(folder))
-    throw UsageError(folder.string() + " is a file, not a folder", ExitCode::cannot_create);
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const std::string ending = entry.path().extension().string();
-    if (ending != ".h5" && ending != ".hdf5") {
-      throw UsageError(text(folder.string(), " holds something that is no shard (",
-                            entry.path().filename().string(), "); name another folder"),
-                       ExitCode::cannot_create);
-    }
-    if (!overwrite) {
-      throw UsageError(text(folder.string(), " holds shards already (", entry.path().filename().string(),
-                            "); pass --overwrite to replace them, or name another folder"),
-                       ExitCode::cannot_create);
-    }
-  }
-}
-
-// Puts the finished folder in its place. The old one is set aside before it is removed, so that a kill loses
-// neither.
-void swap_in(const fs::path& finished, const fs::path& folder) {
-  const fs::path old = beside(folder, ".old");
-  if (fs::exists(folder)) {
-    fs::remove_all(old);
-    rename_durably(folder.string(), old.string());
-  }
-  rename_durably(finished.string(), folder.string());
-  fs::remove_all(old);
 }
 
 struct Split {
@@ -183,16 +141,12 @@ void write_rows(const fs::path& path, const CsvImages& images, const std::vector
 fs::path write_folder(const fs::path& folder, const char* prefix, const std::vector<std::int64_t>& rows,
                       std::int64_t shards, const CsvImages& images, const PackCsv& settings,
                       PackResult& result) {
-  const fs::path partial = beside(folder, ".partial");
-  fs::remove_all(partial);  // of a pack that was killed
-  make_folder(partial.string());
+  const fs::path partial = begin_folder(folder);
   for (std::int64_t shard = 0; shard < shards; ++shard) {
-    std::array<char, 64> name{};
-    std::snprintf(name.data(), name.size(), "%s-%05lld-of-%05lld.h5", prefix, static_cast<long long>(shard),
-                  static_cast<long long>(shards));
+    const std::string name = shard_name(prefix, shard, shards);
     const Share part = share(static_cast<std::int64_t>(rows.size()), shard, shards);
-    write_rows(partial / name.data(), images, rows, part, settings, result);
-    result.files.push_back((folder / name.data()).string());
+    write_rows(partial / name, images, rows, part, settings, result);
+    result.files.push_back((folder / name).string());
   }
   return partial;
 }

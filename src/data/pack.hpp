@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -54,5 +55,17 @@ struct ShardContent {
 
 /// Writes one new shard; throws DataError(cannot_create).
 void write_shard(const std::string& path, const ShardContent& content);
+
+/// One shard of token rows as pack writes it.
+struct TokenShardContent {
+  std::int64_t rows = 0;
+  std::int64_t sequence_length = 0;  ///< T: row k is tokens [k * T, k * T + T], one shared with the next row
+  std::span<const std::uint32_t> tokens;  ///< [rows * T + 1]
+  std::int64_t vocabulary = 0;            ///< up to 65,536: stored as uint16, else uint32
+  std::string tokenizer_hash;             ///< empty: none is stored
+};
+
+/// Writes one new shard; throws DataError(cannot_create).
+void write_token_shard(const std::string& path, const TokenShardContent& content);
 
 }  // namespace lockstep::data

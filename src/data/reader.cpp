@@ -40,27 +40,21 @@ struct Rows::OpenShard {
 Rows::Rows(DataSet data, Access access, std::int64_t cache_bytes)
     : data_(std::move(data)),
       cache_bytes_(cache_bytes),
-      scattered_(access == Access::rows && data_.decoded_bytes() > cache_bytes),
-      inputs_{0,
-              "inputs",
-              hdf5::size_bytes(data_.input_scalar()),
-              data_.input_row_bytes(),
-              &Shard::inputs,
-              &OpenShard::inputs},
-      targets_{1,
-               "targets",
-               hdf5::size_bytes(data_.target_scalar()),
-               hdf5::size_bytes(data_.target_scalar()),
-               &Shard::targets,
-               &OpenShard::targets} {
+      scattered_(access == Access::rows && data_.decoded_bytes() > cache_bytes) {
+  columns_.push_back({0, data_.tokens() ? "tokens" : "inputs", hdf5::size_bytes(data_.input_scalar()),
+                      data_.input_row_bytes(), &Shard::inputs, &OpenShard::inputs});
+  if (!data_.tokens()) {
+    const std::int64_t label_bytes = hdf5::size_bytes(data_.target_scalar());
+    columns_.push_back({1, "targets", label_bytes, label_bytes, &Shard::targets, &OpenShard::targets});
+  }
   for (const Shard& shard : data_.shards()) {
-    for (const Column* column : {&inputs_, &targets_}) {
-      const Storage& storage = shard.*column->storage;
+    for (const Column& column : columns_) {
+      const Storage& storage = shard.*column.storage;
       const std::int64_t rows = std::min(storage.block_rows, shard.rows);
-      if (singly(*column, shard) || rows * column->row_bytes <= cache_bytes_) continue;
+      if (singly(column, shard) || rows * column.row_bytes <= cache_bytes_) continue;
       throw DataError(
-          shard.path, column->name, -1,
-          text("its chunks hold ", rows, " rows, ", format_bytes(rows * column->row_bytes),
+          shard.path, column.name, -1,
+          text("its chunks hold ", rows, " rows, ", format_bytes(rows * column.row_bytes),
                " that must be inflated together, more than the cache of ", format_bytes(cache_bytes_),
                "; rewrite it with fewer rows a chunk (h5repack -l CHUNK=...)"));
     }
@@ -73,14 +67,31 @@ Rows& Rows::operator=(Rows&&) noexcept = default;
 
 void Rows::read(std::span<const std::int64_t> rows, void* inputs, std::int64_t* targets) {
   auto* out = static_cast<std::byte*>(inputs);
-  for (std::size_t i = 0; i < rows.size(); ++i) {
+  for (std::size_t i = 0; i < rows.size(); ++i, out += columns_[0].row_bytes) {
     const std::size_t shard = shard_of(rows[i]);
     const std::int64_t row = rows[i] - data_.shards()[shard].first_row;
-    copy(inputs_, shard, row, out + static_cast<std::int64_t>(i) * inputs_.row_bytes);
+    copy(columns_[0], shard, row, out);
+    if (data_.tokens()) {
+      check_tokens(data_.shards()[shard], row, out);
+      continue;
+    }
     std::byte label[8];
-    copy(targets_, shard, row, label);
+    copy(columns_[1], shard, row, label);
     to_int64(data_.target_scalar(), label, 1, targets + i);
   }
+}
+
+// An id that no embedding has a row for would be an illegal access on the device.
+void Rows::check_tokens(const Shard& shard, std::int64_t row, const std::byte* tokens) {
+  wide_.resize(static_cast<std::size_t>(data_.stored_shape()[0]));
+  to_int64(data_.input_scalar(), tokens, data_.stored_shape()[0], wide_.data());
+  const auto [least, most] = std::minmax_element(wide_.begin(), wide_.end());
+  if (*least >= 0 && *most < data_.classes()) return;
+  const auto wrong = *least < 0 ? least : most;
+  throw DataError(
+      shard.path, "tokens", static_cast<long>(row),
+      text("token ", *wrong, " at position ", wrong - wide_.begin(), " is outside of the vocabulary [0, ",
+           data_.classes(), "); pack the text again, or correct the attribute vocabulary"));
 }
 
 std::size_t Rows::shard_of(std::int64_t row) const {
@@ -201,10 +212,10 @@ Rows::OpenShard& Rows::open(std::size_t shard) {
                     text("has ", status.st_size, " bytes, but had ", from.file_bytes,
                          " when the data set was opened; it must not change during a run"));
   }
-  if (from.inputs.offset < 0 || from.targets.offset < 0) {
-    opened->file = hdf5::File::open(from.path);
-    opened->inputs = opened->file->dataset("inputs");
-    opened->targets = opened->file->dataset("targets");
+  for (const Column& column : columns_) {
+    if ((from.*column.storage).offset >= 0) continue;
+    if (!opened->file) opened->file = hdf5::File::open(from.path);
+    (*opened).*column.dataset = opened->file->dataset(column.name);
   }
   ++counts_.opens;
   open_.push_front(std::move(opened));

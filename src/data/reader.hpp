@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -45,17 +46,17 @@ class Rows {
   const ReadCounts& counts() const { return counts_; }
   std::int64_t cached_bytes() const { return cached_bytes_; }
 
-  /// Copies the rows (of the data set) into `inputs` [rows.size(), ...input_shape], in the data set's type
-  /// and this machine's byte order, and their labels into `targets` [rows.size()]. Throws DataError with the
-  /// file and the row when data is missing, damaged or changed since the data set was opened, UsageError when
-  /// a row is out of range.
+  /// Copies the rows (of the data set) into `inputs` [rows.size(), ...stored_shape], in the data set's type
+  /// and this machine's byte order, and their labels into `targets` [rows.size()], which tokens do not use.
+  /// Throws DataError with the file and the row when data is missing, damaged or changed since the data set
+  /// was opened, or a token is outside of the vocabulary; UsageError when a row is out of range.
   void read(std::span<const std::int64_t> rows, void* inputs, std::int64_t* targets);
 
  private:
   struct OpenShard;
-  struct Column {      // inputs or targets
+  struct Column {      // inputs, targets or tokens
     std::int64_t tag;  // of cache keys
-    const char* name;
+    std::string name;
     std::int64_t element_bytes;
     std::int64_t row_bytes;
     Storage Shard::*storage;
@@ -67,6 +68,7 @@ class Rows {
   };
 
   std::size_t shard_of(std::int64_t row) const;
+  void check_tokens(const Shard& shard, std::int64_t row, const std::byte* tokens);
   OpenShard& open(std::size_t shard);
   bool singly(const Column& column, const Shard& shard) const;
   void copy(const Column& column, std::size_t shard, std::int64_t row, std::byte* out);
@@ -78,13 +80,13 @@ class Rows {
   DataSet data_;
   std::int64_t cache_bytes_;
   bool scattered_;
-  Column inputs_;
-  Column targets_;
+  std::vector<Column> columns_;  // inputs and targets, or tokens alone
   std::int64_t cached_bytes_ = 0;
   ReadCounts counts_;
   std::list<Block> recent_;  // most recent first
   std::unordered_map<std::int64_t, std::list<Block>::iterator> blocks_;
   std::list<std::unique_ptr<OpenShard>> open_;  // most recent first
+  std::vector<std::int64_t> wide_;              // one row of tokens, while it is checked
 };
 
 }  // namespace lockstep::data

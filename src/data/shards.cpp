@@ -26,19 +26,27 @@ Storage storage_from(const Json& json) {
 
 }  // namespace
 
+Shape DataSet::stored_shape() const {
+  return tokens_ ? Shape{input_shape_[0] + 1} : input_shape_;
+}
+
 std::int64_t DataSet::input_row_bytes() const {
   std::int64_t bytes = hdf5::size_bytes(input_scalar_);
-  for (const std::int64_t extent : input_shape_) bytes *= extent;
+  for (const std::int64_t extent : stored_shape()) bytes *= extent;
   return bytes;
 }
 
+std::int64_t DataSet::target_row_bytes() const {
+  return tokens_ ? 0 : hdf5::size_bytes(target_scalar_);
+}
+
 std::int64_t DataSet::decoded_bytes() const {
-  return rows_ * (input_row_bytes() + hdf5::size_bytes(target_scalar_));
+  return rows_ * (input_row_bytes() + target_row_bytes());
 }
 
 RowBlocks DataSet::row_blocks() const {
   RowBlocks blocks;
-  blocks.row_bytes = input_row_bytes() + hdf5::size_bytes(target_scalar_);
+  blocks.row_bytes = input_row_bytes() + target_row_bytes();
   for (const Shard& shard : shards_) {
     for (std::int64_t row = 0; row < shard.rows; row += shard.inputs.block_rows) {
       blocks.edges.push_back(shard.first_row + row);
@@ -49,8 +57,9 @@ RowBlocks DataSet::row_blocks() const {
 }
 
 std::uint64_t DataSet::fingerprint() const {
-  std::string words =
-      text(hdf5::name(input_scalar_), hdf5::to_text(input_shape_), hdf5::name(target_scalar_), ' ', classes_);
+  // Checkpoints hold it, so the words of either kind must stay what they are.
+  const std::string kind = tokens_ ? "tokens " + tokenizer_hash_ : std::string(hdf5::name(target_scalar_));
+  std::string words = text(hdf5::name(input_scalar_), hdf5::to_text(input_shape_), kind, ' ', classes_);
   for (const Shard& shard : shards_) {
     words += text('\n', std::filesystem::path(shard.path).filename().string(), ' ', shard.file_bytes, ' ',
                   shard.rows, ' ', shard.inputs.block_rows);
@@ -64,7 +73,9 @@ std::string DataSet::describe() const {
     shards.push_back(
         {shard.path, shard.rows, shard.file_bytes, to_json(shard.inputs), to_json(shard.targets)});
   }
-  return Json{{"input_shape", input_shape_},
+  return Json{{"tokens", tokens_},
+              {"tokenizer", tokenizer_hash_},
+              {"input_shape", input_shape_},
               {"input_scalar", hdf5::name(input_scalar_)},
               {"target_scalar", hdf5::name(target_scalar_)},
               {"classes", classes_},
@@ -78,6 +89,8 @@ DataSet DataSet::from_description(const std::string& description) {
   try {
     const Json json = Json::parse(description);
     DataSet data;
+    data.tokens_ = json.at("tokens").get<bool>();
+    data.tokenizer_hash_ = json.at("tokenizer").get<std::string>();
     data.input_shape_ = json.at("input_shape").get<Shape>();
     data.input_scalar_ = hdf5::scalar_named(json.at("input_scalar").get<std::string>());
     data.target_scalar_ = hdf5::scalar_named(json.at("target_scalar").get<std::string>());

@@ -2,12 +2,21 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "models/registry.hpp"
 #include "ops/cross_entropy.hpp"
 
 namespace lockstep::models {
 
-at::Tensor Model::next_logits(const at::Tensor&) {
-  throw UsageError(text("model ", name(), " predicts no tokens; take a run of --model gpt2"));
+at::Tensor Model::next_logits(const at::Tensor& tokens) {
+  throw UsageError(
+      "this model predicts no tokens, so it cannot generate text; train one that does, on token data");
+}
+
+void refuse_tokens(const ModelRequest& request) {
+  if (!request.tokens) return;
+  throw UsageError(text("--model ", request.settings.name,
+                        " takes images or features with a label each, but the data ", "are rows of ",
+                        request.input_shape.at(0), " tokens; take --model gpt2, or other data"));
 }
 
 Loss Classifier::loss(const Batch& batch) {

@@ -14,10 +14,13 @@ class Model;
 /// What a model is made from.
 struct ModelRequest {
   config::ModelSettings settings;
-  std::vector<std::int64_t> input_shape;  ///< of one row
-  std::int64_t classes = 0;  ///< of labels; of tokens: the vocabulary
-  bool tokens = false;       ///< rows are token sequences, input_shape {length}
+  std::vector<std::int64_t> input_shape;  ///< of one row; of tokens {sequence length}
+  std::int64_t classes = 0;               ///< of tokens the vocabulary: ids are below it
+  bool tokens = false;                    ///< rows are token sequences, and the targets the next tokens
 };
+
+/// For models of images or features: throws UsageError where the data are tokens.
+void refuse_tokens(const ModelRequest& request);
 
 /// Makes the model that `request.settings.name` names, on the CPU, with Torch's present random state.
 /// Throws UsageError with the list of names, and where the data does not fit the model.

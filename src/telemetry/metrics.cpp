@@ -46,6 +46,7 @@ std::string json_line(const StepReport& report) {
 std::string json_line(const EvalReport& report) {
   Json object = {{"step", report.step}, {"epoch", report.epoch}, {"eval_loss", report.eval_loss}};
   if (report.eval_accuracy) object["eval_accuracy"] = *report.eval_accuracy;
+  if (report.eval_perplexity) object["eval_perplexity"] = *report.eval_perplexity;
   object["samples"] = report.samples;
   return object.dump();
 }

@@ -10,11 +10,11 @@ namespace lockstep::telemetry {
 
 /// One object of metrics.jsonl, over the steps since the report before it.
 struct StepReport {
-  std::int64_t step = 0;           ///< steps done, skipped ones included; the first is 1
-  double epoch = 0;                ///< passes over the data so far, with fraction
-  double loss = 0;                 ///< mean over the samples of the last step's global batch
-  double lr = 0;                   ///< of the last step
-  double loss_scale = 1;           ///< of the last step
+  std::int64_t step = 0;  ///< steps done, skipped ones included; the first is 1
+  double epoch = 0;       ///< passes over the data so far, with fraction
+  double loss = 0;        ///< mean over the samples, or their tokens, of the last step's global batch
+  double lr = 0;          ///< of the last step
+  double loss_scale = 1;  ///< of the last step
   std::int64_t skipped_steps = 0;  ///< since the run began
   double grad_norm = 0;            ///< of the last step, unscaled, before clipping
   std::int64_t samples = 0;        ///< since the run began, over all ranks
@@ -31,8 +31,9 @@ struct EvalReport {
   std::int64_t step = 0;
   double epoch = 0;
   double eval_loss = 0;
-  std::optional<double> eval_accuracy;  ///< 0 to 1
-  std::int64_t samples = 0;             ///< evaluated
+  std::optional<double> eval_accuracy;    ///< 0 to 1
+  std::optional<double> eval_perplexity;  ///< exp(eval_loss), of tokens
+  std::int64_t samples = 0;               ///< evaluated
 };
 
 /// The JSON object of a report, without a line end. Numbers read back to the same bits; a non-finite one is

@@ -110,6 +110,8 @@ std::string progress_line(const StepReport& report, std::int64_t total_steps, do
 std::string progress_line(const EvalReport& report) {
   const std::string samples = grouped(static_cast<double>(report.samples)) + " samples";
   const std::string start = text("step ", report.step, "  eval loss ", number("%.4f", report.eval_loss));
+  if (report.eval_perplexity)
+    return text(start, "  perplexity ", number("%.2f", *report.eval_perplexity), " of ", samples);
   if (!report.eval_accuracy) return text(start, "  ", samples);
   return text(start, "  eval accuracy ", number("%.2f %%", 100 * *report.eval_accuracy), " of ", samples);
 }

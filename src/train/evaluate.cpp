@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <vector>
 
@@ -33,7 +34,9 @@ class BatchEvaluator {
     std::iota(numbers.begin(), numbers.end(), first);
     rows_.read(numbers, inputs_.data_ptr(), targets_.data_ptr<std::int64_t>());
     const auto raw = raw_inputs(rows_.data(), inputs_.data_ptr(), count, at::kCPU).to(device_);
-    const models::Batch batch{normalise_(raw), targets_.narrow(0, 0, count).to(device_)};
+    const models::Batch batch =
+        rows_.data().tokens() ? token_batch(raw)
+                              : models::Batch{normalise_(raw), targets_.narrow(0, 0, count).to(device_)};
     const precision::AutocastScope autocast(precision_, device_.is_cuda());
     const models::Loss loss = model_.loss(batch);
     return {loss.sum.item<double>(), loss.correct.defined() ? loss.correct.item<std::int64_t>() : -1};
@@ -49,7 +52,15 @@ class BatchEvaluator {
   at::Tensor targets_;
 };
 
+constexpr std::int64_t kDefaultRows = 256;
+constexpr std::int64_t kDefaultTokens = 8192;  // logits of so many, 50,000 each, are 1.6 GB
+
 }  // namespace
+
+std::int64_t evaluation_batch(std::int64_t asked, const data::DataSet& data) {
+  if (asked > 0) return asked;
+  return data.tokens() ? std::max<std::int64_t>(1, kDefaultTokens / data.targets_per_row()) : kDefaultRows;
+}
 
 Evaluation evaluate(models::Model& model, data::Rows& rows, std::int64_t batch, config::Precision precision,
                     at::Device device, const mpi::Communicator& world) {
@@ -70,9 +81,11 @@ Evaluation evaluate(models::Model& model, data::Rows& rows, std::int64_t batch, 
   world.sum(losses.data(), batches);
   world.sum(correct.data(), batches);
   model.train(was_training);
-  Evaluation result{
-      std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(total), {}, total};
-  if (std::all_of(correct.begin(), correct.end(), [](std::int64_t count) { return count >= 0; })) {
+  const auto summed = static_cast<double>(total * rows.data().targets_per_row());
+  Evaluation result{std::accumulate(losses.begin(), losses.end(), 0.0) / summed, {}, total};
+  if (rows.data().tokens()) {
+    result.perplexity = std::exp(result.loss);
+  } else if (std::all_of(correct.begin(), correct.end(), [](std::int64_t count) { return count >= 0; })) {
     result.accuracy = static_cast<double>(std::accumulate(correct.begin(), correct.end(), std::int64_t{0})) /
                       static_cast<double>(total);
   }

@@ -22,6 +22,10 @@ at::ScalarType torch_type(hdf5::Scalar scalar) {
       return at::kChar;
     case hdf5::Scalar::int16:
       return at::kShort;
+    case hdf5::Scalar::uint16:
+      return at::kUInt16;
+    case hdf5::Scalar::uint32:
+      return at::kUInt32;
     case hdf5::Scalar::int32:
       return at::kInt;
     case hdf5::Scalar::int64:
@@ -48,6 +52,7 @@ Normaliser::Normaliser(const data::DataSet& data, at::Device device, config::Pre
   if (device.is_cuda() && precision == config::Precision::fp16) out_type_ = at::kHalf;
   if (device.is_cuda() && precision == config::Precision::bf16) out_type_ = at::kBFloat16;
   const bool bytes = data.input_scalar() == hdf5::Scalar::uint8;
+  if (data.tokens()) return;
   if (!bytes && data.mean().empty()) return;
   const double unit = bytes ? 1.0 / 255 : 1.0;
   const std::size_t channels = per_channel_ ? static_cast<std::size_t>(data.input_shape()[0]) : 1;
@@ -69,9 +74,17 @@ at::Tensor Normaliser::operator()(const at::Tensor& raw) const {
   return ops::normalise(values.unsqueeze(1), scale_, shift_, out_type_).squeeze(1);
 }
 
+models::Batch token_batch(const at::Tensor& rows) {
+  const std::int64_t length = rows.size(1) - 1;
+  const auto widened = [&](std::int64_t first) {
+    return rows.narrow(1, first, length).to(at::kLong, false, false, at::MemoryFormat::Contiguous);
+  };
+  return {widened(0), widened(1)};
+}
+
 at::Tensor raw_inputs(const data::DataSet& data, void* memory, std::int64_t rows, at::Device device) {
   std::vector<std::int64_t> shape{rows};
-  for (const auto extent : data.input_shape()) shape.push_back(static_cast<std::int64_t>(extent));
+  for (const auto extent : data.stored_shape()) shape.push_back(static_cast<std::int64_t>(extent));
   return at::from_blob(memory, shape,
                        at::TensorOptions().dtype(torch_type(data.input_scalar())).device(device));
 }
@@ -86,7 +99,8 @@ Input::Input(const data::DataSet& data, data::Loader& loader, at::Device device,
       micro_(static_cast<std::size_t>(accumulation)) {
   if (!device.is_cuda()) return;
   const auto options = at::TensorOptions().dtype(at::kByte).device(device);
-  const auto bytes = input_bytes_ + loader.capacity() * static_cast<std::int64_t>(sizeof(std::int64_t));
+  const std::int64_t label_bytes = data.tokens() ? 0 : static_cast<std::int64_t>(sizeof(std::int64_t));
+  const auto bytes = input_bytes_ + loader.capacity() * label_bytes;
   fixed_ = at::zeros({bytes}, options);
   copy_stream_.emplace();
   for (std::size_t i = 0; i < kStagings; ++i) {
@@ -99,7 +113,7 @@ void Input::advance() {
   held_ = nullptr;
   const data::Slot& slot = loader_.next();
   micro_ = slot.micro;
-  global_count_ = slot.global_count;
+  global_count_ = slot.global_count * data_.targets_per_row();
   epoch_ = slot.epoch;
   wait_seconds_ = slot.wait_seconds;
   if (device_.is_cuda()) {
@@ -117,8 +131,10 @@ void Input::upload(const data::Slot& slot) {
   copy_stream_->wait(staging->consumed);
   if (slot.count > 0) {
     cuda::copy(bytes, slot.inputs, slot.count * data_.input_row_bytes(), copy_stream_->raw());
-    cuda::copy(bytes + input_bytes_, slot.targets,
-               slot.count * static_cast<std::int64_t>(sizeof(std::int64_t)), copy_stream_->raw());
+    if (slot.targets != nullptr) {
+      cuda::copy(bytes + input_bytes_, slot.targets,
+                 slot.count * static_cast<std::int64_t>(sizeof(std::int64_t)), copy_stream_->raw());
+    }
   }
   staging->uploaded.record(copy_stream_->raw());
   loader_.release(slot, [staging] { staging->uploaded.synchronize(); });  // in the loader's thread
@@ -139,6 +155,7 @@ models::Batch Input::slot(std::int64_t micro) const {
     targets = held_->targets;
   }
   const auto raw = raw_inputs(data_, inputs + rows.first * data_.input_row_bytes(), rows.count(), device_);
+  if (data_.tokens()) return token_batch(raw);
   const auto labels = at::from_blob(targets + rows.first, {rows.count()},
                                     at::TensorOptions().dtype(at::kLong).device(device_));
   return {normalise_(raw), labels};

@@ -19,7 +19,7 @@ namespace lockstep::train {
 class Normaliser {
  public:
   Normaliser(const data::DataSet& data, at::Device device, config::Precision precision);
-  /// `raw` [rows, ...input_shape] of the data set's type.
+  /// `raw` [rows, ...input_shape] of the data set's type; not tokens.
   at::Tensor operator()(const at::Tensor& raw) const;
 
  private:
@@ -28,7 +28,11 @@ class Normaliser {
   at::Tensor scale_, shift_;  // float [channels]; undefined: the data set has nothing to normalise by
 };
 
-/// Rows as a tensor over `memory`, without a copy.
+/// Inputs and targets of token rows [rows, T + 1] as they are stored: the first T tokens of each row and the
+/// last T, int64 on the device of `rows`.
+models::Batch token_batch(const at::Tensor& rows);
+
+/// Rows [rows, ...stored_shape] as a tensor over `memory`, without a copy.
 at::Tensor raw_inputs(const data::DataSet& data, void* memory, std::int64_t rows, at::Device device);
 
 /// The step's samples in memory at fixed addresses, so that a captured step can be replayed.
@@ -45,6 +49,7 @@ class Input {
   void advance();
 
   models::Batch slot(std::int64_t micro) const;
+  /// Of the whole step, over all ranks: how many losses are summed. Rows; of token data tokens.
   std::int64_t global_count() const { return global_count_; }
   std::int64_t epoch() const { return epoch_; }
   double wait_seconds() const { return wait_seconds_; }

@@ -2,7 +2,6 @@
 
 #include <torch/torch.h>
 
-#include "models/registry.hpp"
 #include "mpi/job.hpp"
 #include "ops/kernel_choice.hpp"
 #include "optim/schedule.hpp"
@@ -31,28 +30,32 @@ precision::StepState state_from_json(const nlohmann::json& stored) {
   return state;
 }
 
-std::shared_ptr<models::Model> make_model(const config::TrainSettings& settings, const data::DataSet& data) {
-  torch::manual_seed(settings.seed);
-  models::ModelRequest request;
-  request.settings = settings.model;
-  request.input_shape.assign(data.input_shape().begin(), data.input_shape().end());
-  request.classes = data.classes();
-  return models::make_model(request);
-}
-
 /// Collective. A model that does not fit fails on all ranks, and that is said once.
 std::shared_ptr<models::Model> make_model_alike(const config::TrainSettings& settings,
-                                                const data::DataSet& data, const mpi::Communicator& world) {
+                                                const models::ModelRequest& request,
+                                                const mpi::Communicator& world) {
   std::shared_ptr<models::Model> model;
-  mpi::agree(world, [&] { model = make_model(settings, data); });
+  mpi::agree(world, [&] {
+    torch::manual_seed(settings.seed);
+    model = models::make_model(request);
+  });
   return model;
 }
 
 }  // namespace
 
-Learner::Learner(const config::TrainSettings& settings, const data::DataSet& data, std::int64_t total_steps,
-                 const Place& place, const mpi::Communicator& world)
-    : Learner(make_model_alike(settings, data, world), settings, total_steps, place, world) {}
+models::ModelRequest request_for(const config::ModelSettings& settings, const data::DataSet& data) {
+  models::ModelRequest request;
+  request.settings = settings;
+  request.input_shape.assign(data.input_shape().begin(), data.input_shape().end());
+  request.classes = data.classes();
+  request.tokens = data.tokens();
+  return request;
+}
+
+Learner::Learner(const config::TrainSettings& settings, const models::ModelRequest& request,
+                 std::int64_t total_steps, const Place& place, const mpi::Communicator& world)
+    : Learner(make_model_alike(settings, request, world), settings, total_steps, place, world) {}
 
 Learner::Learner(std::shared_ptr<models::Model> model, const config::TrainSettings& settings,
                  std::int64_t total_steps, const Place& place, const mpi::Communicator& world)

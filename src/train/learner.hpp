@@ -9,6 +9,7 @@
 #include "config/settings.hpp"
 #include "data/shards.hpp"
 #include "models/model.hpp"
+#include "models/registry.hpp"
 #include "optim/optimizer.hpp"
 #include "precision/flat_parameters.hpp"
 #include "precision/loss_scaler.hpp"
@@ -16,14 +17,20 @@
 
 namespace lockstep::train {
 
+/// The model that `settings` ask for, to learn from rows such as those of `data`.
+models::ModelRequest request_for(const config::ModelSettings& settings, const data::DataSet& data);
+
 /// What learns: the model, its flat parameters, the loss scale and the optimizer, on one rank. All that a
 /// checkpoint holds beside the position in the data.
 class Learner {
  public:
   /// Collective: every rank makes the same model from the seed, and rank 0's masters are sent to all.
   /// `total_steps` is the length of the schedule where the settings give none.
+  Learner(const config::TrainSettings& settings, const models::ModelRequest& request,
+          std::int64_t total_steps, const Place& place, const mpi::Communicator& world);
   Learner(const config::TrainSettings& settings, const data::DataSet& data, std::int64_t total_steps,
-          const Place& place, const mpi::Communicator& world);
+          const Place& place, const mpi::Communicator& world)
+      : Learner(settings, request_for(settings.model, data), total_steps, place, world) {}
   /// The same around a model that is made already, on the CPU.
   Learner(std::shared_ptr<models::Model> model, const config::TrainSettings& settings,
           std::int64_t total_steps, const Place& place, const mpi::Communicator& world);

@@ -9,11 +9,12 @@ std::int64_t Consumed::samples(std::int64_t step) const {
   return epochs * rows + std::min((step - epochs * steps_per_epoch) * global_batch, rows);
 }
 
-Reporter::Reporter(const config::RunSettings& settings, Consumed consumed, std::int64_t first_step,
-                   std::int64_t last_step, int rank)
+Reporter::Reporter(const config::RunSettings& settings, Consumed consumed, Speed speed,
+                   std::int64_t first_step, std::int64_t last_step, int rank)
     : report_every_(std::max<std::int64_t>(1, settings.report_every)),
       last_step_(last_step),
       consumed_(consumed),
+      speed_(speed),
       progress_(settings.progress, rank, last_step),
       reported_step_(first_step) {
   if (rank == 0) metrics_ = std::make_unique<telemetry::MetricsFile>(settings.folder + "/metrics.jsonl");
@@ -40,6 +41,12 @@ void Reporter::step(const StepResult& result, double wait_seconds, std::int64_t 
   report.step_seconds = busy_seconds_ / steps;
   report.samples_per_second =
       static_cast<double>(report.samples - consumed_.samples(reported_step_)) / std::max(busy_seconds_, 1e-9);
+  if (speed_.tokens_per_sample > 0) {
+    report.tokens_per_second = report.samples_per_second * static_cast<double>(speed_.tokens_per_sample);
+  }
+  if (speed_.operations_per_sample > 0 && speed_.peak_operations > 0) {
+    report.mfu = report.samples_per_second * speed_.operations_per_sample / speed_.peak_operations;
+  }
   report.data_wait_seconds = wait_seconds_ / steps;
   report.memory_bytes = memory_bytes;
   metrics_->append(report);
@@ -56,6 +63,7 @@ void Reporter::evaluation(std::int64_t step, const Evaluation& evaluation) {
   report.epoch = consumed_.epochs(step);
   report.eval_loss = evaluation.loss;
   report.eval_accuracy = evaluation.accuracy;
+  report.eval_perplexity = evaluation.perplexity;
   report.samples = evaluation.rows;
   metrics_->append(report);
   progress_.report(report);

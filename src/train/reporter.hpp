@@ -24,10 +24,17 @@ struct Consumed {
   }
 };
 
+/// What one sample is, for rates beyond samples a second.
+struct Speed {
+  std::int64_t tokens_per_sample = 0;  ///< 0: samples are no tokens
+  double operations_per_sample = 0;    ///< of training, floating-point; 0: not known
+  double peak_operations = 0;          ///< a second, of all ranks' devices together; 0: not known
+};
+
 /// Turns results into metrics.jsonl and the progress line, on rank 0; other ranks hold an empty one.
 class Reporter {
  public:
-  Reporter(const config::RunSettings& settings, Consumed consumed, std::int64_t first_step,
+  Reporter(const config::RunSettings& settings, Consumed consumed, Speed speed, std::int64_t first_step,
            std::int64_t last_step, int rank);
 
   /// One step's result, in order. `wait_seconds`: how long its batch was waited for, roughly: it is that of
@@ -43,6 +50,7 @@ class Reporter {
   std::int64_t report_every_;
   std::int64_t last_step_;
   Consumed consumed_;
+  Speed speed_;
   std::unique_ptr<telemetry::MetricsFile> metrics_;  // rank 0
   telemetry::Progress progress_;
   std::int64_t reported_step_;

@@ -14,6 +14,7 @@
 #include "hdf5/dataset.hpp"
 #include "mpi/job.hpp"
 #include "train/run_folder.hpp"
+#include "train/stored_run.hpp"
 #include "train/trainer.hpp"
 
 namespace lockstep::train {
@@ -37,6 +38,17 @@ void check_same_data(const nlohmann::json& state, const data::DataSet& data, con
 }
 
 void check_eval_fits(const data::DataSet& data, const data::DataSet& eval) {
+  if (data.tokens() != eval.tokens()) {
+    const auto kind = [](const data::DataSet& set) { return set.tokens() ? "tokens" : "labelled rows"; };
+    throw UsageError(
+        text("--eval-data holds ", kind(eval), ", --data holds ", kind(data), "; they must be of one kind"),
+        ExitCode::bad_data);
+  }
+  if (data.tokenizer_hash() != eval.tokenizer_hash()) {
+    throw UsageError(text("--eval-data was made by tokenizer ", eval.tokenizer_hash(), ", --data by ",
+                          data.tokenizer_hash(), "; pack both with one (--tokenizer FOLDER OF THE OTHER)"),
+                     ExitCode::bad_data);
+  }
   if (data.input_shape() == eval.input_shape() && data.classes() == eval.classes()) return;
   throw UsageError(
       text("--eval-data has ", eval.classes(), " classes and rows of shape ",
@@ -56,9 +68,18 @@ void introduce(const config::TrainSettings& settings, Learner& learner, const Tr
             << " buckets, overlap " << (settings.reduce.overlap ? "on" : "off") << "\n"
             << "global batch " << settings.global_batch << " = " << world.size() << " ranks, "
             << trainer.accumulation() << " micro-batches a step; CUDA graph: " << trainer.graph() << "\n"
-            << "data: " << course.data.rows() << " rows in " << course.data.shards().size() << " shards, "
-            << course.order.steps_per_epoch() << " steps an epoch; steps " << course.first_step + 1 << " to "
-            << course.last_step << std::endl;
+            << "data: " << course.data.rows() << " rows"
+            << (course.data.tokens() ? text(" of ", course.data.targets_per_row(), " tokens") : "") << " in "
+            << course.data.shards().size() << " shards, " << course.order.steps_per_epoch()
+            << " steps an epoch; steps " << course.first_step + 1 << " to " << course.last_step << std::endl;
+}
+
+/// "validation loss 1.2345 a token, perplexity 3.44".
+std::string perplexity_line(const Evaluation& result) {
+  char line[96];
+  std::snprintf(line, sizeof line, "validation loss %.4f a token, perplexity %.2f", result.loss,
+                *result.perplexity);
+  return line;
 }
 
 void conclude(const config::TrainSettings& settings, const Trainer& trainer, const Stopwatch& clock,
@@ -70,6 +91,8 @@ void conclude(const config::TrainSettings& settings, const Trainer& trainer, con
     char line[64];
     std::snprintf(line, sizeof line, "test accuracy: %.2f %%", 100 * *result->accuracy);
     std::cout << line << " of " << result->rows << " samples\n";
+  } else if (result && result->perplexity) {
+    std::cout << perplexity_line(*result) << "\n";
   }
   std::cout << "metrics: " << settings.run.folder << "/metrics.jsonl\n"
             << "checkpoint: " << trainer.last_checkpoint() << std::endl;
@@ -117,6 +140,8 @@ int run_training(const config::TrainSettings& settings, const mpi::Communicator&
     eval_data = open_everywhere(settings.data.eval_path, world);
     check_eval_fits(data, *eval_data);
   }
+  std::optional<data::Tokenizer> tokenizer;
+  mpi::on_root(world, [&] { tokenizer = tokenizer_beside(data, settings.data.path); });
   const data::Order order(data.row_blocks(), settings.seed, settings.global_batch, settings.data.shuffle);
   const std::int64_t last_step = last_step_of(settings, order.steps_per_epoch());
 
@@ -127,6 +152,7 @@ int run_training(const config::TrainSettings& settings, const mpi::Communicator&
   const Course course{data, order, eval_data, found.step, last_step, found.checkpoint.value_or("")};
   Trainer trainer(settings, learner, course, place, world);
   enter_run(settings, found, world);
+  if (tokenizer) tokenizer->save(settings.run.folder);
   introduce(settings, learner, trainer, course, place, world);
   trainer.run();
   mpi::on_root(world, [&] { conclude(settings, trainer, clock, last_step, world); });
@@ -139,26 +165,12 @@ int run_evaluation(const config::EvalSettings& settings, const mpi::Communicator
   config::validate(settings);
   const Place place = choose_place(settings.device, world);
   const data::DataSet data = open_everywhere(settings.data, world);
-  const std::string stored = settings.run_folder + "/config.json";
-  std::string config_text;
-  mpi::on_root(world, [&] { config_text = read_text_file(stored); });
-  config::TrainSettings run = config::train_settings_from_json(world.broadcast_text(config_text), stored);
-
-  std::string folder = settings.checkpoint;
-  if (folder == "latest") {
-    const auto latest = checkpoint::find_latest(settings.run_folder, world);
-    if (!latest) {
-      DataError error(settings.run_folder, "", -1, "holds no checkpoint yet", ExitCode::input_missing);
-      error.mark_on_all_ranks();
-      throw error;
-    }
-    folder = latest->folder;
-  }
-  Learner learner(run, data, std::max<std::int64_t>(1, run.run.steps), place, world);
-  learner.load(folder, world);
+  const StoredRun run = find_stored_run(settings.run_folder, settings.checkpoint, world);
+  Learner learner(run.settings, data, std::max<std::int64_t>(1, run.settings.run.steps), place, world);
+  learner.load(run.checkpoint, world);
   data::Rows rows(data, data::Access::blocks);
-  const Evaluation result =
-      evaluate(learner.model(), rows, settings.batch, run.precision, place.device, world);
+  const Evaluation result = evaluate(learner.model(), rows, evaluation_batch(settings.batch, data),
+                                     run.settings.precision, place.device, world);
   if (world.rank() != 0) return 0;
   char line[128];
   std::snprintf(line, sizeof line, "eval loss %.6f", result.loss);
@@ -167,7 +179,11 @@ int run_evaluation(const config::EvalSettings& settings, const mpi::Communicator
     std::snprintf(line, sizeof line, ", accuracy %.2f %%", 100 * *result.accuracy);
     std::cout << line;
   }
-  std::cout << " over " << result.rows << " rows of " << settings.data << "\ncheckpoint: " << folder
+  if (result.perplexity) {
+    std::snprintf(line, sizeof line, " a token, perplexity %.4f", *result.perplexity);
+    std::cout << line;
+  }
+  std::cout << " over " << result.rows << " rows of " << settings.data << "\ncheckpoint: " << run.checkpoint
             << std::endl;
   return 0;
 }

@@ -12,7 +12,9 @@
 #include "base/hash.hpp"
 #include "base/text.hpp"
 #include "config/stored.hpp"
+#include "cuda/device.hpp"
 #include "cuda/memory.hpp"
+#include "train/stored_run.hpp"
 
 namespace lockstep::train {
 
@@ -72,7 +74,7 @@ Trainer::Trainer(const config::TrainSettings& settings, Learner& learner, Course
       step_(learner.model(), input_, reducer_, learner.scaler(), learner.optimizer(), settings.precision,
             accumulation_),
       graph_(step_, input_, settings.graph, place.cuda(),
-             std::min(settings.global_batch, course_.data.rows())),
+             std::min(settings.global_batch, course_.data.rows()) * course_.data.targets_per_row()),
       results_(learner.scaler(), place.cuda()),
       last_checkpoint_(course_.checkpoint) {
   if (course_.eval_data) eval_rows_ = std::make_unique<data::Rows>(*course_.eval_data, data::Access::blocks);
@@ -81,7 +83,7 @@ Trainer::Trainer(const config::TrainSettings& settings, Learner& learner, Course
 void Trainer::run() {
   reporter_.emplace(settings_.run,
                     Consumed{course_.data.rows(), settings_.global_batch, course_.order.steps_per_epoch()},
-                    course_.first_step, course_.last_step, world_.rank());
+                    speed(), course_.first_step, course_.last_step, world_.rank());
   const auto due = [&](std::int64_t every, std::int64_t step) {
     return step == course_.last_step || (every > 0 && step % every == 0);
   };
@@ -120,6 +122,18 @@ void Trainer::observe(const StepResult& result) {
   throw error;
 }
 
+Speed Trainer::speed() const {
+  Speed speed;
+  if (course_.data.tokens()) speed.tokens_per_sample = course_.data.targets_per_row();
+  speed.operations_per_sample = learner_.model().operations_per_sample();
+  const bool half =
+      settings_.precision == config::Precision::fp16 || settings_.precision == config::Precision::bf16;
+  if (!place_.cuda() || !half) return speed;
+  const auto device = cuda::describe(place_.device.index());
+  speed.peak_operations = cuda::peak_half_operations(device.major, device.minor) * world_.size();
+  return speed;
+}
+
 /// Takes in all results before anything that reads the state.
 void Trainer::settle() {
   while (const auto result = results_.drain()) observe(*result);
@@ -128,8 +142,9 @@ void Trainer::settle() {
 void Trainer::evaluate_after(std::int64_t step) {
   if (!eval_rows_) return;
   settle();
-  last_evaluation_ = evaluate(learner_.model(), *eval_rows_, settings_.run.eval_batch, settings_.precision,
-                              place_.device, world_);
+  last_evaluation_ =
+      evaluate(learner_.model(), *eval_rows_, evaluation_batch(settings_.run.eval_batch, eval_rows_->data()),
+               settings_.precision, place_.device, world_);
   reporter_->evaluation(step, *last_evaluation_);
   reporter_->pause();
 }
@@ -139,7 +154,8 @@ void Trainer::save_after(std::int64_t step) {
   nlohmann::json state{{"step", step},
                        {"epoch", course_.order.epoch_of(step)},
                        {"data_fingerprint", hex(course_.data.fingerprint())},
-                       {"data_rows", course_.data.rows()}};
+                       {"data_rows", course_.data.rows()},
+                       {"data", shape_of(course_.data)}};
   last_checkpoint_ = learner_.save(settings_.run.folder, step, std::move(state), config::to_json(settings_),
                                    settings_.run.keep_checkpoints, world_);
   reporter_->note(text("checkpoint ", last_checkpoint_));

@@ -48,6 +48,7 @@ class Trainer {
   const std::string& last_checkpoint() const { return last_checkpoint_; }
 
  private:
+  Speed speed() const;
   void observe(const StepResult& result);
   void settle();
   void evaluate_after(std::int64_t step);

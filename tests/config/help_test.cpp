@@ -50,6 +50,7 @@ TEST_CASE("help of a command with one argument shows it without dashes and knows
 TEST_CASE("no command name is listed twice") {
   std::vector<std::string> names;
   for (const auto& command : all_commands()) names.push_back(command.name);
-  CHECK(names == std::vector<std::string>{"train", "eval", "pack csv", "data inspect", "data verify",
-                                          "checkpoint ls", "checkpoint verify"});
+  CHECK(names == std::vector<std::string>{"train", "eval", "generate", "pack csv", "pack text",
+                                          "data inspect", "data verify", "checkpoint ls",
+                                          "checkpoint verify"});
 }

@@ -40,6 +40,20 @@ TEST_CASE("required settings that are missing are named together") {
   CHECK(failure([] { validate(EvalSettings{}); }) == "64 lockstep eval needs --run, --data");
 }
 
+TEST_CASE("a text is written from one prompt") {
+  GenerateSettings settings;
+  CHECK(failure([&] { validate(settings); }) == "64 lockstep generate needs --run");
+  settings.run_folder = "r";
+  CHECK(failure([&] { validate(settings); }) == "");
+  settings.prompt = "Once";
+  settings.prompt_file = "p.txt";
+  CHECK(failure([&] { validate(settings); }) ==
+        "64 --prompt Once and --prompt-file p.txt both give the text to go on from; give one");
+  settings.prompt = "";
+  settings.temperature = -1;
+  CHECK(failure([&] { validate(settings); }) == "64 --temperature: '-1' is not allowed; give a number >= 0");
+}
+
 TEST_CASE("ranges hold for settings that no parser made") {
   CHECK(refused([](auto& s) { s.global_batch = -4; }) ==
         "64 --global-batch: '-4' is not allowed; give an integer >= 1");

@@ -46,6 +46,18 @@ TEST_CASE("an unknown model is refused with the list and the nearest name") {
   CHECK_THROWS_WITH(models::make_model(request("x")), test::contains("lenet, mlp"));
 }
 
+TEST_CASE("models of images refuse token data by name, and cannot generate text") {
+  for (const std::string name : {"mlp", "lenet"}) {
+    models::ModelRequest tokens = request(name, {128});
+    tokens.tokens = true;
+    CHECK_THROWS_WITH(models::make_model(tokens),
+                      test::contains("--model " + name) && test::contains("128 tokens"));
+    const auto model = models::make_model(request(name));
+    CHECK_THROWS_AS(model->next_logits(torch::zeros({1, 3}, at::kLong)), UsageError);
+    CHECK(model->operations_per_sample() == 0);
+  }
+}
+
 TEST_CASE("lenet refuses data that is no image") {
   CHECK_THROWS_WITH(models::make_model(request("lenet", {784})), test::contains("--model mlp"));
 }

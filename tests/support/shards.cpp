@@ -52,4 +52,26 @@ std::vector<std::string> make_shards(const std::string& folder, const std::vecto
   return paths;
 }
 
+std::uint32_t token(std::int64_t position, std::int64_t vocabulary) {
+  return static_cast<std::uint32_t>(mix_all(position, 5) % static_cast<std::uint64_t>(vocabulary));
+}
+
+std::vector<std::string> make_token_shards(const std::string& folder, const std::vector<std::int64_t>& rows,
+                                           std::int64_t sequence_length, std::int64_t vocabulary) {
+  make_folder(folder);
+  std::vector<std::string> paths;
+  std::int64_t position = 0;
+  for (const std::int64_t count : rows) {
+    std::vector<std::uint32_t> tokens;
+    for (std::int64_t i = 0; i <= count * sequence_length; ++i)
+      tokens.push_back(token(position + i, vocabulary));
+    position += count * sequence_length;
+    char name[32];
+    std::snprintf(name, sizeof name, "/shard-%05zu.h5", paths.size());
+    paths.push_back(folder + name);
+    data::write_token_shard(paths.back(), {count, sequence_length, tokens, vocabulary, ""});
+  }
+  return paths;
+}
+
 }  // namespace lockstep::test

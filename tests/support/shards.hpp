@@ -34,4 +34,12 @@ std::int64_t label(std::int64_t row, std::int64_t classes);
 std::vector<std::string> make_shards(const std::string& folder, const std::vector<std::int64_t>& rows,
                                      const data::Shape& shape = {1, 4, 4}, std::int64_t classes = 10);
 
+/// The token at `position` of the text that make_token_shards() writes.
+std::uint32_t token(std::int64_t position, std::int64_t vocabulary);
+
+/// Writes token shards "shard-00000.h5", ... of the given row counts, one text over all of them, into
+/// `folder`, which is made. Returns their paths.
+std::vector<std::string> make_token_shards(const std::string& folder, const std::vector<std::int64_t>& rows,
+                                           std::int64_t sequence_length = 6, std::int64_t vocabulary = 11);
+
 }  // namespace lockstep::test

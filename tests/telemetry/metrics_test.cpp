@@ -85,6 +85,9 @@ TEST_CASE("a report is one JSON object with the agreed names in the agreed order
   CHECK(json_line(eval) == R"({"step":10,"epoch":1.0,"eval_loss":0.25,"samples":100})");
   eval.eval_accuracy = 0.5;
   CHECK(json_line(eval) == R"({"step":10,"epoch":1.0,"eval_loss":0.25,"eval_accuracy":0.5,"samples":100})");
+  eval.eval_accuracy = std::nullopt;
+  eval.eval_perplexity = 1.5;
+  CHECK(json_line(eval) == R"({"step":10,"epoch":1.0,"eval_loss":0.25,"eval_perplexity":1.5,"samples":100})");
 }
 
 TEST_CASE("numbers read back to the same bits and non-finite ones are null") {

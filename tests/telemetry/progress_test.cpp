@@ -72,6 +72,8 @@ TEST_CASE("an evaluation prints its loss and accuracy") {
   CHECK(progress_line(report) == "step 500  eval loss 0.0712  eval accuracy 97.90 % of 1,000 samples");
   report.eval_accuracy = std::nullopt;
   CHECK(progress_line(report) == "step 500  eval loss 0.0712  1,000 samples");
+  report.eval_perplexity = 1.0738;
+  CHECK(progress_line(report) == "step 500  eval loss 0.0712  perplexity 1.07 of 1,000 samples");
 }
 
 TEST_CASE("automatic progress trusts the launcher's word before the terminal that mpirun gives its ranks") {

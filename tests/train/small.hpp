@@ -1,6 +1,7 @@
 #pragma once
 
 // Include after Torch.
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,13 +20,16 @@ namespace lockstep::test {
 /// included.
 class SharedData {
  public:
-  SharedData(const mpi::Communicator& world, const std::vector<std::int64_t>& rows) : world_(world) {
+  SharedData(const mpi::Communicator& world, const std::vector<std::int64_t>& rows)
+      : SharedData(world, [&](const std::string& path) { make_shards(path, rows); }) {}
+  SharedData(const mpi::Communicator& world, const std::function<void(const std::string&)>& write)
+      : world_(world) {
     std::string description;
     std::string folder;
     mpi::on_root(world, [&] {
       folder_.emplace();
       folder = folder_->path();
-      make_shards(*folder_ / "data", rows);
+      write(*folder_ / "data");
       description = data::DataSet::open(*folder_ / "data").describe();
     });
     data_ = data::DataSet::from_description(world.broadcast_text(std::move(description)));

@@ -92,8 +92,6 @@ class Gpt2 : public Model {
     return at::linear(last, wte_).to(at::kFloat).flatten().slice(0, 0, shape_.vocabulary);
   }
 
-  std::int64_t context() const override { return shape_.context; }
-
   /// 6 N + 12 L C T a token: N parameters, two products forward and four backward each; attention counted in full.
   double operations_per_sample() const override {
     double parameters_count = 0;

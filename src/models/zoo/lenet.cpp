@@ -34,6 +34,7 @@ class LeNet : public Classifier {
 }  // namespace
 
 std::shared_ptr<Model> make_lenet(const ModelRequest& request) {
+  refuse_tokens(request);
   const auto& shape = request.input_shape;
   if (shape.size() != 3 || shape[1] < 12 || shape[2] < 12) {
     std::vector<std::string> extents;

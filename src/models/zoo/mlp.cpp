@@ -25,6 +25,7 @@ class Mlp : public Classifier {
 }  // namespace
 
 std::shared_ptr<Model> make_mlp(const ModelRequest& request) {
+  refuse_tokens(request);
   std::int64_t inputs = 1;
   for (const auto extent : request.input_shape) inputs *= extent;
   return std::make_shared<Mlp>(inputs, request.settings.hidden, request.classes);
