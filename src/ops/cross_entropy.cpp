@@ -46,8 +46,7 @@ class FusedCrossEntropy : public torch::autograd::Function<FusedCrossEntropy> {
 
 }  // namespace
 
-at::Tensor cross_entropy_sum(const at::Tensor& all, const at::Tensor& targets, std::int64_t classes) {
- const at::Tensor logits = classes < 0 ? all : all.narrow(1, 0, classes);
+at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets) {
   TORCH_CHECK(logits.dim() == 2 && targets.dim() == 1 && logits.size(0) == targets.size(0),
               "cross_entropy_sum: logits ", logits.sizes(), " do not fit targets ", targets.sizes());
   if (!logits.is_cuda()) return reference::cross_entropy_sum(logits, targets);

@@ -9,10 +9,7 @@ namespace lockstep::ops {
 /// 0. Fused on CUDA: one warp reads a row once each way, sums are taken in a fixed order, and the gradient is
 /// formed with the device's own loss scale (it arrives as the gradient of the result). Elsewhere the
 /// reference. A target outside the classes makes the fused loss NaN and is an error in the reference.
-at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets, std::int64_t classes = -1);
-void cross_entropy_in_place(at::Tensor& logits, std::int64_t classes, const at::Tensor& targets, const at::Tensor& seed, at::Tensor& losses);
-void cross_entropy_losses(const at::Tensor& logits, std::int64_t classes, const at::Tensor& targets, at::Tensor& losses);
-at::Tensor sum_losses(const at::Tensor& losses);
+at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets);
 
 namespace reference {
 at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets);
