@@ -67,6 +67,7 @@ int main(int, char** arguments) {
     ops::multiply({.left = d_out, .right = out_weight, .epilogue = Epilogue::gelu_slope_sums, .bias = sums,
                    .auxiliary = before}, wide);
   });
+  report("d hidden: kernel for slope and sums", [&] { ops::gelu_gradient(wide, before, sums, true); });
   report("sums 1", [&] { ops::column_sums(d_out, sums1, true); });
   report("sums 3", [&] { ops::column_sums(d_qkv, sums3, true); });
   report("sums 4", [&] { ops::column_sums(wide, sums, true); });

@@ -14,7 +14,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
 /// The deterministic backward pass holds all scores at once; sequences beyond this are done in parts.
-constexpr std::int64_t kScoresBytes = std::int64_t{512} << 20;
+constexpr std::int64_t kScoresBytes = std::int64_t{2} << 30;
 
 at::Tensor workspace(std::int64_t bytes, const at::Tensor& like) {
   return at::empty({bytes}, like.options().dtype(at::kByte));

@@ -13,10 +13,39 @@ constexpr std::int64_t kMostRowBlocks = 256;
 constexpr std::int64_t kLeastRows = 64;  // of a row block
 constexpr int kPartLanes = 8;           // threads that add up one column's parts
 
-/// Each thread takes N neighbouring columns of every eighth row of its row block.
+/// d/dx of 0.5 x (1 + tanh(u)), u = sqrt(2 / pi) (x + 0.044715 x^3) (Hendrycks and Gimpel 2016). The quick
+/// exponential and division are good to some 1e-6 here, far within a half; at their ends they give 0 and infinity.
+__device__ float gelu_slope(float x) {
+  constexpr float kRoot = 0.7978845608028654f;
+  constexpr float kCube = 0.044715f;
+  const float square = x * x;
+  const float u = kRoot * x * fmaf(kCube, square, 1.0f);
+  const float tanh_u = 1.0f - __fdividef(2.0f, 1.0f + __expf(2.0f * u));
+  const float slope_u = kRoot * fmaf(3.0f * kCube, square, 1.0f);
+  return 0.5f * fmaf(x * slope_u, fmaf(-tanh_u, tanh_u, 1.0f), 1.0f + tanh_u);
+}
+
+/// Rounds N floats, two at a time where one instruction does two.
 template <class T, int N>
+__device__ Pack<T, N> round_pack(const float (&values)[N]) {
+  Pack<T, N> pack;
+  if constexpr (std::is_same_v<T, __half> && N % 2 == 0) {
+#pragma unroll
+    for (int k = 0; k < N; k += 2)
+      reinterpret_cast<__half2*>(pack.at)[k / 2] = __floats2half2_rn(values[k], values[k + 1]);
+  } else {
+#pragma unroll
+    for (int k = 0; k < N; ++k) pack.at[k] = from_float<T>(values[k]);
+  }
+  return pack;
+}
+
+/// Sums of the rows of `matrix`; with kGelu of its product with GELU's slope at `before`, which takes its place.
+/// Each thread takes N neighbouring columns of every eighth row of its row block.
+template <class T, int N, bool kGelu>
 __global__ void __launch_bounds__(kWarp* kRowLanes)
-    add_rows(const T* matrix, std::int64_t rows, std::int64_t columns, std::int64_t block_rows, float* partial) {
+    add_rows(T* matrix, const T* before, std::int64_t rows, std::int64_t columns, std::int64_t block_rows,
+             float* partial) {
   const std::int64_t column = (std::int64_t{blockIdx.x} * kWarp + threadIdx.x) * N;
   const std::int64_t first = std::int64_t{blockIdx.y} * block_rows;
   const std::int64_t end = min(first + block_rows, rows);
@@ -24,16 +53,26 @@ __global__ void __launch_bounds__(kWarp* kRowLanes)
   if (column < columns) {
     for (std::int64_t row = first + threadIdx.y; row < end; row += kRowLanes * kUnroll) {
       Pack<T, N> values[kUnroll];
+      [[maybe_unused]] Pack<T, N> inputs[kUnroll];
 #pragma unroll
       for (int i = 0; i < kUnroll; ++i) {
         if (row + i * kRowLanes >= end) continue;
-        values[i] = load<N>(matrix, ((row + i * kRowLanes) * columns + column) / N);
+        const std::int64_t place = ((row + i * kRowLanes) * columns + column) / N;
+        values[i] = load<N>(matrix, place);
+        if constexpr (kGelu) inputs[i] = load<N>(before, place);
       }
 #pragma unroll
       for (int i = 0; i < kUnroll; ++i) {
         if (row + i * kRowLanes >= end) continue;
+        float numbers[N];
 #pragma unroll
-        for (int k = 0; k < N; ++k) sums[k] += to_float(values[i].at[k]);
+        for (int k = 0; k < N; ++k) {
+          numbers[k] = to_float(values[i].at[k]);
+          if constexpr (kGelu) numbers[k] *= gelu_slope(to_float(inputs[i].at[k]));
+          sums[k] += numbers[k];
+        }
+        if constexpr (kGelu)
+          store(matrix, ((row + i * kRowLanes) * columns + column) / N, round_pack<T, N>(numbers));
       }
     }
   }
@@ -74,25 +113,38 @@ std::int64_t row_blocks(std::int64_t rows) {
   return std::min(kMostRowBlocks, (rows + kLeastRows - 1) / kLeastRows);
 }
 
-void column_sums(const Matrix& matrix, float* partial, void* sums, bool adds, cudaStream_t stream) {
-  if (matrix.columns == 0) return;
-  const std::int64_t blocks = row_blocks(matrix.rows);
-  with_floating(matrix.element, [&](auto* type) {
+namespace {
+
+template <bool kGelu>
+void launch(const ColumnSums& a, void* matrix, const void* before, cudaStream_t stream) {
+  if (a.columns == 0) return;
+  const std::int64_t blocks = row_blocks(a.rows);
+  with_floating(a.element, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     const auto run = [&](auto width) {
       constexpr int N = decltype(width)::value;
-      const dim3 grid(blocks_for(matrix.columns, kWarp * N), static_cast<unsigned>(blocks));
-      add_rows<T, N><<<grid, dim3(kWarp, kRowLanes), 0, stream>>>(static_cast<const T*>(matrix.data), matrix.rows,
-                                                                 matrix.columns, (matrix.rows + blocks - 1) / blocks,
-                                                                 partial);
+      const dim3 grid(blocks_for(a.columns, kWarp * N), static_cast<unsigned>(blocks));
+      add_rows<T, N, kGelu><<<grid, dim3(kWarp, kRowLanes), 0, stream>>>(
+          static_cast<T*>(matrix), static_cast<const T*>(before), a.rows, a.columns, (a.rows + blocks - 1) / blocks,
+          a.partial);
     };
-    const bool wide = matrix.columns % kWide<T> == 0 && is_aligned(matrix.data);
+    const bool wide = a.columns % kWide<T> == 0 && is_aligned(matrix) && is_aligned(before);
     if (blocks > 0 && wide) run(std::integral_constant<int, kWide<T>>{});
     if (blocks > 0 && !wide) run(std::integral_constant<int, 1>{});
-    add_parts<T><<<blocks_for(matrix.columns, kWarp), dim3(kWarp, kPartLanes), 0, stream>>>(
-        partial, blocks, matrix.columns, static_cast<T*>(sums), adds);
+    add_parts<T><<<blocks_for(a.columns, kWarp), dim3(kWarp, kPartLanes), 0, stream>>>(
+        a.partial, blocks, a.columns, static_cast<T*>(a.sums), a.adds);
   });
-  cuda::check(cudaGetLastError(), "column_sums");
+  cuda::check(cudaGetLastError(), kGelu ? "gelu_gradient" : "column_sums");
+}
+
+}  // namespace
+
+void column_sums(const ColumnSums& sums, const void* matrix, cudaStream_t stream) {
+  launch<false>(sums, const_cast<void*>(matrix), nullptr, stream);
+}
+
+void gelu_gradient(const ColumnSums& sums, void* gradient, const void* before, cudaStream_t stream) {
+  launch<true>(sums, gradient, before, stream);
 }
 
 }  // namespace lockstep::ops::cuda_kernels

@@ -55,9 +55,21 @@ void normalise(const Matrix& in, std::int64_t inner, const float* scale, const f
 
 /// Row blocks that column_sums() cuts `rows` rows into; a function of nothing else, so that sums have one order.
 std::int64_t row_blocks(std::int64_t rows);
-/// sums[c] = sum over rows of matrix[r, c], or added to it, in the type of the matrix. `partial` has room for
-/// row_blocks(rows) * columns floats.
-void column_sums(const Matrix& matrix, float* partial, void* sums, bool adds, cudaStream_t stream);
+
+/// Where sums over the rows of a matrix [rows, columns] go.
+struct ColumnSums {
+  Element element;
+  std::int64_t rows;
+  std::int64_t columns;
+  float* partial;  ///< room for row_blocks(rows) * columns
+  void* sums;      ///< [columns] of `element`
+  bool adds;       ///< to what `sums` holds
+};
+
+/// sums[c] = sum over r of matrix[r, c].
+void column_sums(const ColumnSums& sums, const void* matrix, cudaStream_t stream);
+/// gradient[r, c] *= gelu'(before[r, c]), and sums[c] = sum over r of that.
+void gelu_gradient(const ColumnSums& sums, void* gradient, const void* before, cudaStream_t stream);
 
 /// out = (x - mean) * rstd * weight + bias by rows, and the rows' mean and rstd = 1 / sqrt(variance +
 /// epsilon).

@@ -102,14 +102,17 @@ class FusedMlp : public torch::autograd::Function<FusedMlp> {
     const at::Tensor d_out = gradients[0].contiguous();
     const auto [d_out_weight, d_out_bias] = weight_gradients(d_out, hidden, out_weight, saved[4]);
     const at::Tensor d_before = at::empty_like(before);
-    multiply({.left = d_out, .right = out_weight, .epilogue = Epilogue::gelu_slope, .auxiliary = before}, d_before);
-    const auto [d_in_weight, d_in_bias] = weight_gradients(d_before, x, in_weight, in_bias);
+    multiply({.left = d_out, .right = out_weight}, d_before);
+    const GradientRange d_in_bias(in_bias);
+    const at::Tensor sums = d_in_bias.needed() ? d_in_bias.target() : at::empty_like(in_bias);
+    gelu_gradient(d_before, before, sums, d_in_bias.direct());
+    const at::Tensor d_in_weight = weight_gradients(d_before, x, in_weight, at::Tensor()).weight;
     at::Tensor d_x;
     if (context->needs_input_grad(0)) {
       d_x = at::empty_like(x);
       multiply({.left = d_before, .right = in_weight}, d_x);
     }
-    return {d_x, d_in_weight, d_in_bias, d_out_weight, d_out_bias, d_out};
+    return {d_x, d_in_weight, d_in_bias.result(), d_out_weight, d_out_bias, d_out};
   }
 };
 
