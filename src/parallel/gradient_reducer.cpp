@@ -74,7 +74,6 @@ void GradientReducer::send_ready_buckets() {
     loss_sent_ = true;
   }
   for (; next_ < buckets_.size() && pending_[next_] == 0; ++next_) {
-    parameters_.store_gradients(buckets_[next_].range);
     ranks_.start_all_reduce(parameters_.gradient_buffer(buckets_[next_].range));
   }
 }
@@ -91,6 +90,7 @@ void GradientReducer::finish() {
   }
   send_ready_buckets();
   ranks_.finish();
+  parameters_.store_gradients();
 }
 
 void broadcast_parameters(precision::FlatParameters& parameters, comm::Communicator& ranks) {

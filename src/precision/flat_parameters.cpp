@@ -103,10 +103,12 @@ void FlatParameters::attach(const Allocate& allocate) {
   if (low_type_ != LowType::none) {
     const auto type = scalar_type_of(low_type_);
     low_weights_ = at::zeros({low_size_}, float_options.dtype(type));
-    low_gradients_ = wrap(allocate, low_size_, type, device);
     if (device.is_cpu()) {
+      low_gradients_ = at::zeros({low_size_}, float_options.dtype(type));
       widened_weights_ = at::zeros({low_size_}, float_options);
-      widened_gradients_ = at::zeros({low_size_}, float_options);
+      widened_gradients_ = wrap(allocate, low_size_, at::kFloat, device);
+    } else {
+      low_gradients_ = wrap(allocate, low_size_, type, device);
     }
     computed_weights = device.is_cpu() ? widened_weights_ : low_weights_;
     computed_gradients = device.is_cpu() ? widened_gradients_ : low_gradients_;
@@ -130,6 +132,9 @@ GradientView FlatParameters::gradients() const {
 }
 
 comm::Buffer FlatParameters::gradient_buffer(Range range) const {
+  if (range.begin < low_size_ && widened_gradients_.defined()) {
+    return {widened_gradients_.data_ptr<float>() + range.begin, range.count, comm::Scalar::float32};
+  }
   if (range.begin < low_size_) {
     const auto scalar = low_type_ == LowType::half ? comm::Scalar::float16 : comm::Scalar::bfloat16;
     return {static_cast<std::uint16_t*>(low_gradients_.data_ptr()) + range.begin, range.count, scalar};
@@ -137,10 +142,10 @@ comm::Buffer FlatParameters::gradient_buffer(Range range) const {
   return {full_gradients_.data_ptr<float>() + (range.begin - low_size_), range.count, comm::Scalar::float32};
 }
 
-void FlatParameters::store_gradients(Range range) {
-  if (!widened_gradients_.defined() || range.begin >= low_size_) return;
-  reference::round_weights(gradient_buffer(range).data, low_type_,
-                           widened_gradients_.data_ptr<float>() + range.begin, range.count);
+void FlatParameters::store_gradients() {
+  if (!widened_gradients_.defined()) return;
+  reference::round_weights(low_gradients_.data_ptr(), low_type_, widened_gradients_.data_ptr<float>(),
+                           low_size_);
 }
 
 void FlatParameters::clear_gradients() {

@@ -42,8 +42,8 @@ struct Range {
 /// pass. Every parameter starts on a multiple of kAlignment elements; the gaps are zero for ever.
 ///
 /// On CUDA the model computes with the low weights and writes low gradients. On CPU ranks half is a storage
-/// format: the model computes with a float copy of the rounded weights, and store_gradients() rounds its
-/// gradients.
+/// format: the model computes with a float copy of the rounded weights, its float gradients are summed over
+/// micro-batches and ranks, and store_gradients() rounds their sum.
 class FlatParameters {
  public:
   static constexpr std::int64_t kAlignment = 64;
@@ -67,11 +67,14 @@ class FlatParameters {
   /// undefined.
   const at::Tensor& widened_weights() const { return widened_weights_; }
 
+  /// The gradients in their storage type, which the scaler and the optimizer read. CPU ranks: those of the
+  /// last store_gradients().
   GradientView gradients() const;
-  /// The gradient of any range inside one part, for the communicator.
+  /// The gradients that the backward pass adds to and the communicator sums, of any range inside one part. In
+  /// the low part they are half or bfloat16 on CUDA, float on CPU ranks.
   comm::Buffer gradient_buffer(Range range) const;
-  /// CPU ranks: rounds the computed gradients of a range to their storage type. CUDA: nothing to do.
-  void store_gradients(Range range);
+  /// After the sum over ranks. CPU ranks: rounds the low part to its storage type. CUDA: nothing to do.
+  void store_gradients();
   /// Zeroes all gradients, on the current stream.
   void clear_gradients();
 

@@ -39,9 +39,11 @@ void end_step(StepState* state, const ScaleRule& rule) {
 }
 
 void round_weights(void* weights, LowType type, const float* masters, std::int64_t count) {
-  auto* bits = static_cast<std::uint16_t*>(weights);
-  for (std::int64_t i = 0; i < count; ++i) {
-    bits[i] = type == LowType::half ? float_to_half(masters[i]) : float_to_bfloat16(masters[i]);
+  auto* const bits = static_cast<std::uint16_t*>(weights);
+  if (type == LowType::half) {
+    float_to_half(masters, bits, count);
+  } else {
+    float_to_bfloat16(masters, bits, count);
   }
 }
 

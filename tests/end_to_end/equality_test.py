@@ -1,4 +1,6 @@
 """One global batch gives one training run, however it is split over ranks and micro-batches."""
+import statistics
+
 from lockstep_run import LockstepTest, main
 
 FP32 = 1e-5   # relative, each step's loss
@@ -35,19 +37,26 @@ class Equality(LockstepTest):
         self.assertGreaterEqual(sum(after < before for before, after in moves), at_least, f"overflows in {scales}")
         self.assertGreaterEqual(sum(after > before for before, after in moves), at_least, f"growth in {scales}")
 
-    # Between ranks halves are added: a gradient within rounding of the largest half, or parts that are larger than their
-    # sum, may overflow at one world size and not at another, and the scales part from there. A scale that falls far when
-    # it falls comes near that edge a few times only, instead of every second step.
-    ACROSS_RANKS = {"precision": "fp16", "growth_interval": 4, "backoff_factor": 1 / 16}
+    # In FP16 the splits differ in the last bit of FP32 sums alone, but where that bit lies on an edge of half, a gradient or
+    # a weight is rounded to the other side; a step of half is then what parts two runs of lenet, by up to a few percent
+    # within 50 steps. That is rare, and which runs it meets depends on the processor: so most runs keep the bound, and all
+    # of them a wider one. Ranks that round their own gradients, before the sum, break the first in almost every run.
+    WHERE_A_HALF_FLIPPED = 5e-2
 
-    def check_fp16(self, **model):
-        alone = self.train_split(1, "np1", **self.ACROSS_RANKS, **model)
-        self.assert_restless(alone, at_least=3)
-        for ranks in (2, 4):
-            together = self.train_split(ranks, f"np{ranks}", **self.ACROSS_RANKS, **model)
-            self.assertEqual(alone.column("loss_scale"), together.column("loss_scale"))
-            self.assertEqual(alone.column("skipped_steps"), together.column("skipped_steps"))
-            self.assert_close(alone.column("loss"), together.column("loss"), FP16)
+    def check_fp16(self, seeds, every, **model):
+        """`every`: what no run may exceed. Most keep FP16."""
+        parted = []
+        for seed in seeds:
+            runs = [self.train_split(ranks, f"seed{seed}-np{ranks}", seed=seed, **{"precision": "fp16", **model})
+                    for ranks in (1, 2, 4)]
+            if "growth_interval" in model:
+                self.assert_restless(runs[0], at_least=3)
+            for together in runs[1:]:
+                self.assertEqual(runs[0].column("loss_scale"), together.column("loss_scale"), f"seed {seed}")
+                self.assertEqual(runs[0].column("skipped_steps"), together.column("skipped_steps"), f"seed {seed}")
+                self.assert_close(runs[0].column("loss"), together.column("loss"), every)
+                parted.append(max(abs(a - b) / max(a, b) for a, b in zip(runs[0].column("loss"), together.column("loss"))))
+        self.assertLessEqual(statistics.median(parted), FP16, parted)
 
     def test_lenet_in_fp32_has_the_same_losses_on_1_2_and_4_ranks(self):
         self.check_fp32(model="lenet")
@@ -55,13 +64,15 @@ class Equality(LockstepTest):
     def test_mlp_in_fp32_has_the_same_losses_on_1_2_and_4_ranks(self):
         self.check_fp32(model="mlp")
 
-    # Rate and seed are chosen: at the default rate lenet's losses part by 1e-2 to 2e-1 within these 50 steps (seeds 1 to 6,
-    # scales alike), and of the seeds 1 to 4 at this rate two met the edge above. mlp needs no such choice.
-    def test_lenet_in_fp16_has_the_same_losses_and_loss_scales_at_a_gentle_rate_on_1_2_and_4_ranks(self):
-        self.check_fp16(model="lenet", init_scale=2**20, lr=5e-4, seed=3)
+    def test_lenet_in_fp16_has_the_same_losses_and_loss_scales_on_1_2_and_4_ranks(self):
+        self.check_fp16(range(1, 5), self.WHERE_A_HALF_FLIPPED, model="lenet")
+
+    def test_lenet_in_fp16_has_the_same_losses_while_the_scale_overflows_again_and_again(self):
+        self.check_fp16((1, 2), self.WHERE_A_HALF_FLIPPED, model="lenet", growth_interval=2, init_scale=2**20)
 
     def test_mlp_in_fp16_has_the_same_losses_and_loss_scales_on_1_2_and_4_ranks(self):
-        self.check_fp16(model="mlp", init_scale=2**20)
+        self.check_fp16((1, 2), FP16, model="mlp", growth_interval=2, init_scale=2**20)
+        self.check_fp16((3,), FP16, model="mlp")
 
     def test_4_micro_batches_equal_one_large_one(self):
         for precision, bound in ((dict(precision="fp32"), FP32), (dict(**self.RESTLESS, init_scale=2**20), FP16)):

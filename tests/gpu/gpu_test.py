@@ -9,6 +9,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "end_to_end"))
 import lockstep_run as lr  # noqa: E402
+import waits  # noqa: E402
 
 
 def gpu_count():
@@ -80,20 +81,12 @@ class GpuTest(lr.LockstepTest):
             self.assertEqual(again.shards(), whole.shards(), f"stopped after {stop}")
 
     def test_the_host_waits_for_the_device_in_no_step(self):
-        library = os.environ.get("LOCKSTEP_WAITS_LIBRARY")
-        self.assertTrue(library and pathlib.Path(library).exists(), "LOCKSTEP_WAITS_LIBRARY names no file")
-        counts = {}
+        counts = []
         for steps in (200, 400):
-            path = self.folder / f"waits-{steps}"
             command = [lr.BINARY, "train", *lr.flags(self.settings(run=self.folder / f"run-{steps}", steps=steps,
                                                                    schedule_steps=400, report_every=10))]
-            result = lr.run(command, lr.environment(LD_PRELOAD=library, LOCKSTEP_WAITS_FILE=str(path)))
-            self.assertEqual(result.code, 0, str(result))
-            counts[steps] = dict(line.split() for line in path.read_text().splitlines())
-        self.assertGreater(int(counts[200]["cudaMalloc"]), 0, "the counter saw nothing")
-        for name, count in counts[200].items():
-            if name != "cudaEventSynchronize@thread":    # the loader's thread: it may not refill a slot too early
-                self.assertEqual(count, counts[400][name], name)
+            counts.append(waits.counted(command, self.folder / f"waits-{steps}"))
+        self.assertEqual(waits.of_steps(*counts), [])
 
     def test_more_ranks_than_gpus_are_refused(self):
         result = lr.run(lr.on_ranks(GPUS + 1, "train", *lr.flags(self.settings(run=self.folder / "run"))))

@@ -63,6 +63,12 @@ class Planting {
     step_is(true);
   }
 
+  /// A step in which this rank meets `value`, and none is skipped.
+  void clean(float value) {
+    net_->plant({value, 0, false});
+    step_is(false);
+  }
+
   StepRig& rig() { return rig_; }
 
  private:
@@ -147,7 +153,17 @@ TEST_CASE(
   Planting planting(world, settings_of(Precision::fp16, 12), data.set());
   for (int rank = 0; rank < world.size(); ++rank) {
     planting.clean_then_planted(rank, {1e6f, 0, false});
-    planting.clean_then_planted(rank, {-65520, 0, false});
+    planting.clean_then_planted(rank, {-1e6f, 0, false});
   }
+  // Alike on all ranks, so no other part moves the sum off the edge.
+  planting.clean_then_planted(-1, {-65520.0f / static_cast<float>(world.size()), 0, false});
   if (world.size() > 1) planting.clean_then_planted(-1, {40000, 0, false});
+}
+
+TEST_CASE("parts beyond half whose sum half can hold are no overflow", "[ranks]") {
+  const auto world = mpi::Communicator::world();
+  const test::SharedData data(world, {40, 24});
+  Planting planting(world, settings_of(Precision::fp16, 12), data.set());
+  const bool last = world.rank() + 1 == world.size();
+  planting.clean(world.size() == 1 ? 60000.0f : world.rank() == 0 ? 1e6f : last ? -1e6f : 0.0f);
 }

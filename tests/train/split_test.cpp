@@ -7,6 +7,7 @@
 #include "optim/schedule.hpp"
 #include "small.hpp"
 #include "support/catch.hpp"
+#include "support/gradients.hpp"
 #include "support/step_rig.hpp"
 
 using namespace lockstep;
@@ -30,18 +31,6 @@ config::TrainSettings settings_of(Precision precision, std::int64_t global_batch
   return settings;
 }
 
-/// Gradients as they lie in the flat arrays, in float: reduced, still times the loss scale.
-at::Tensor gradients_of(const precision::FlatParameters& flat) {
-  std::vector<at::Tensor> parts;
-  for (const auto& parameter : flat.parameters()) {
-    const auto buffer = flat.gradient_buffer({parameter.begin, parameter.count});
-    const auto type = buffer.scalar == comm::Scalar::float32 ? at::kFloat : at::kHalf;
-    parts.push_back(
-        at::from_blob(buffer.data, {buffer.count}, at::TensorOptions().dtype(type)).to(at::kFloat));
-  }
-  return at::cat(parts);
-}
-
 /// What a run went through.
 struct Trace {
   std::vector<at::Tensor> gradients;  // by step
@@ -50,7 +39,7 @@ struct Trace {
   at::Tensor masters;
 
   void add(const precision::FlatParameters& flat, const precision::StepState& state) {
-    gradients.push_back(gradients_of(flat));
+    gradients.push_back(at::cat(test::stored_gradients(flat)));
     losses.push_back(state.loss);
     norms.push_back(state.gradient_norm);
   }
@@ -78,7 +67,7 @@ Trace in_one_piece(const config::TrainSettings& settings, const data::DataSet& d
     rows.read(numbers, raw.data_ptr(), targets.data_ptr<std::int64_t>());
     scaler.begin();
     scaler.scale(net->loss({normalise(raw), targets}).sum, count).backward();
-    flat.store_gradients({0, flat.low_size()});
+    flat.store_gradients();
     scaler.inspect();
     optimizer->step(scaler.state());
     scaler.update();
