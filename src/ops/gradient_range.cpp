@@ -10,7 +10,7 @@ GradientRange::GradientRange(const at::Tensor& parameter)
   if (parameter.is_leaf()) {  // grad() of any other tensor warns
     const at::Tensor& there = parameter.grad();
     direct_ = there.defined() && there.is_contiguous() && there.sizes() == parameter.sizes() &&
-              there.device() == parameter.device();
+              there.scalar_type() == parameter.scalar_type() && there.device() == parameter.device();
     if (direct_) target_ = there;
   }
   if (!direct_) target_ = at::empty(parameter.sizes(), parameter.options().requires_grad(false));

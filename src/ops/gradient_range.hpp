@@ -6,7 +6,7 @@ namespace lockstep::ops {
 
 /// Where a fused op's backward pass writes the gradient of a parameter.
 ///
-/// A parameter whose `grad()` is already there, contiguous and of its own shape (the trainer's flat array),
+/// A parameter whose `grad()` is already there, contiguous, of its shape and type (the trainer's flat array),
 /// has its gradient added there by the kernel itself, and autograd gets an undefined gradient: the array is
 /// read and written once, and no tensor of the weight's size is made. Autograd still runs the post hooks of
 /// the parameter's AccumulateGrad node, which is how the reducer learns that the parameter is ready. Any
@@ -27,8 +27,7 @@ class GradientRange {
   /// `direct()` as the factor of a matrix product's output: 1 adds, 0 overwrites.
   float beta() const { return direct_ ? 1.0f : 0.0f; }
 
-  /// Contiguous, in the parameter's shape, on its device; the type is the existing gradient's, else the
-  /// parameter's. Not initialised unless `direct()`.
+  /// Contiguous, in the parameter's shape and type, on its device. Not initialised unless `direct()`.
   const at::Tensor& target() const { return target_; }
 
   /// What the backward pass returns for this parameter: undefined where `direct()`, else `target()`.

@@ -89,8 +89,8 @@ at::Tensor head_loss(const HeadInput& input, const at::Tensor& loss_gradient) {
   if (at::GradMode::is_enabled()) return reference::head_loss(input);
   const at::Tensor losses = at::empty({ready.x.size(0)}, ready.x.options().dtype(at::kFloat));
   for_each_part(ready, [&](at::Tensor& logits, std::int64_t first, std::int64_t count) {
-    at::Tensor part = losses.narrow(0, first, count);
-    cross_entropy_losses(logits, ready.classes, ready.targets.narrow(0, first, count), part);
+    losses.narrow(0, first, count)
+        .copy_(cross_entropy_losses(logits, ready.classes, ready.targets.narrow(0, first, count)));
   });
   return sum_losses(losses);
 }

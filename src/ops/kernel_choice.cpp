@@ -18,6 +18,10 @@ void set_kernels(Kernels kernels) {
   chosen = kernels;
 }
 
+bool fused_allowed() {
+  return chosen != Kernels::reference;
+}
+
 bool use_fused(const at::Tensor& x) {
   if (chosen == Kernels::reference) return false;
   const bool low = x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16;

@@ -19,6 +19,16 @@ void Step::run() {
   scaler_.update();                  // counts the step, moves the scale
 }
 
+void Step::rehearse() {
+  scaler_.begin();
+  for (std::int64_t micro = 0; micro < accumulation_; ++micro) {
+    models::Batch batch = input_.slot(micro);
+    batch.loss_gradient = scaler_.gradient_seed(input_.global_count());
+    reducer_.arm(false);
+    scaler_.scale(forward(batch).sum, input_.global_count()).backward();
+  }
+}
+
 models::Loss Step::forward(const models::Batch& batch) {
   const precision::AutocastScope autocast(precision_, batch.inputs.is_cuda());
   return model_.loss(batch);

@@ -27,6 +27,10 @@ class Step {
 
   void run();
 
+  /// Forward and backward passes of the present batch for the sake of what they set up, such as algorithms chosen by
+  /// timing. Nothing is reduced and no weight changes; the next run() begins as if this had not been. Local.
+  void rehearse();
+
  private:
   models::Loss forward(const models::Batch& batch);
 

@@ -1,6 +1,7 @@
 #include "train/step_graph.hpp"
 
 #include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 
 #include "base/error.hpp"
 #include "base/text.hpp"
@@ -44,6 +45,8 @@ void StepGraph::run() {
 }
 
 void StepGraph::capture() {
+  // The graph's memory is its own; what the first steps used would stay beside it, unused.
+  c10::cuda::CUDACachingAllocator::emptyCache();
   captured_ = std::make_unique<Captured>();
   // Thread-local: the loader's thread may wait for its copies meanwhile.
   captured_->graph.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);

@@ -14,6 +14,7 @@
 #include "config/stored.hpp"
 #include "cuda/device.hpp"
 #include "cuda/memory.hpp"
+#include "train/algorithms.hpp"
 #include "train/stored_run.hpp"
 
 namespace lockstep::train {
@@ -89,6 +90,8 @@ void Trainer::run() {
   };
   for (std::int64_t step = course_.first_step + 1; step <= course_.last_step; ++step) {
     input_.advance();
+    if (step == course_.first_step + 1 && place_.cuda() && learner_.model().chooses_algorithms())
+      settle_algorithms(step_, settings_.run.folder, world_);
     // Random numbers of a step follow from (seed, step, rank), so that a resumed run draws the same.
     torch::manual_seed(mix_all(settings_.seed, step, world_.rank()));
     graph_.run();

@@ -92,6 +92,8 @@ class Gpt2 : public Model {
     return at::linear(last, wte_).to(at::kFloat).flatten().slice(0, 0, shape_.vocabulary);
   }
 
+  bool chooses_algorithms() const override { return true; }
+
   /// 6 N + 12 L C T a token: N parameters, two products forward and four backward each; attention counted in full.
   double operations_per_sample() const override {
     double parameters_count = 0;

@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""perf/gpt2.py: tokens per second of `lockstep train --model gpt2` beside PyTorch, on the same GPU in one run.
+
+    perf/gpt2.py --data TOKENS [--binary build/release/bin/lockstep] [--runs 124m:64,124m:4,350m:32,1.5b:8]
+                 [--modes ours,compile,graphs,expert,eager] [--ranks 1] [--rounds 1] [--output FILE]
+
+TOKENS is a folder made by `lockstep pack text --sequence-length 1024`. Every side trains from the same distribution of
+initial weights on the same rows in the same order; ours is the whole program: shards, loader, metrics. A figure counts
+only when the losses of all sides fall, and agree within 3 % at the last step. Prints a table and one JSON line;
+perf/README.md states the formulas. Needs python3 with PyTorch of the same wheel and h5py.
+"""
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PEERS = ROOT / "perf/peers/gpt2.py"
+STEPS = 45   # 25 of them timed
+AGREE = 0.03
+
+
+class UsedMemory:
+    """The greatest memory in use on GPU 0 while the block runs, above what was in use before, in GiB."""
+
+    def __enter__(self):
+        self.peak, self.base, self.done = 0.0, self.read(), threading.Event()
+        self.thread = threading.Thread(target=self.watch)
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.done.set()
+        self.thread.join()
+
+    def watch(self):
+        while not self.done.wait(0.2):
+            self.peak = max(self.peak, self.read() - self.base)
+
+    @staticmethod
+    def read():
+        try:
+            import pynvml
+            pynvml.nvmlInit()
+            return pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(0)).used / 2**30
+        except Exception:   # the figure is an extra
+            return 0.0
+
+
+def ours(arguments, size, batch, extra=()):
+    with tempfile.TemporaryDirectory() as folder:
+        run = pathlib.Path(folder) / "run"
+        command = [arguments.binary, "train", "--model", "gpt2", "--size", size, "--data", arguments.data, "--run", str(run),
+                   "--device", "cuda", "--global-batch", str(batch * arguments.ranks), "--steps", str(STEPS), "--shuffle", "none",
+                   "--lr", "1e-4", "--clip-norm", "1", "--report-every", "5", "--progress", "off", *extra]
+        if arguments.ranks > 1:
+            command = ["mpirun", "-np", str(arguments.ranks), "--bind-to", "none", *command]
+        with UsedMemory() as memory:
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    timed = lines[-5:]
+    seconds = statistics.median(line["step_seconds"] for line in timed)
+    return {"step_ms": round(seconds * 1e3, 3), "tokens_per_second_per_gpu": round(batch * 1024 / seconds),
+            "peak_reserved_gib": round(lines[-1]["memory_bytes"] / 2**30, 2), "used_gib": round(memory.peak, 2),
+            "losses": [line["loss"] for line in lines], "mfu": lines[-1].get("mfu"),
+            "data_wait_ms": round(1e3 * statistics.median(line["data_wait_seconds"] for line in timed), 3)}
+
+
+def peer(arguments, mode, size, batch):
+    command = [sys.executable, str(PEERS), mode, size, str(batch), arguments.data, str(STEPS)]
+    if arguments.ranks > 1:
+        command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(arguments.ranks), *command[1:]]
+    with UsedMemory() as memory:
+        done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        return {"error": done.stderr.strip().splitlines()[-1][:300] if done.stderr.strip() else f"exit {done.returncode}"}
+    result = json.loads(done.stdout.strip().splitlines()[-1])
+    losses = result.pop("losses")
+    result["losses"] = [statistics.mean(losses[first:first + 5]) for first in range(0, len(losses), 5)]
+    result["used_gib"] = round(memory.peak, 2)
+    return result
+
+
+def measure(arguments, size, batch):
+    rows = {}
+    for mode in arguments.modes.split(",") * arguments.rounds:
+        result = ours(arguments, size, batch) if mode == "ours" else \
+            ours(arguments, size, batch, ("--precision", "tf32")) if mode == "ours-tf32" else peer(arguments, mode, size, batch)
+        rows.setdefault(mode, []).append(result)
+        print(f"  {size} batch {batch} {mode:9s} {result.get('tokens_per_second_per_gpu', 0):9,.0f} tokens/s "
+              f"{result.get('step_ms', 0):9.3f} ms  {result.get('used_gib', 0):6.2f} GiB in use  {result.get('error', '')}",
+              flush=True)
+    return rows
+
+
+def check(rows):
+    """Losses fall and agree; returns what is wrong."""
+    wrong = []
+    last = {}
+    for mode, results in rows.items():
+        for result in results:
+            if "error" in result:
+                continue
+            last[mode] = result["losses"][-1]
+            if result["losses"][-1] > 0.9 * result["losses"][0]:
+                wrong.append(f"{mode}: the loss does not fall, {result['losses'][0]:.3f} to {result['losses'][-1]:.3f}")
+    if last and max(last.values()) > (1 + AGREE) * min(last.values()):
+        wrong.append(f"last losses differ: {last}")
+    return wrong
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--binary", default=str(ROOT / "build/release/bin/lockstep"))
+    parser.add_argument("--runs", default="124m:64,124m:4,350m:32,1.5b:8")
+    parser.add_argument("--modes", default="ours,compile,graphs,expert,eager")
+    parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--output")
+    arguments = parser.parse_args()
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "8")
+    version = subprocess.run([arguments.binary, "--version"], capture_output=True, text=True).stdout.strip()
+    report = {"benchmark": "gpt2", "lockstep": version, "ranks": arguments.ranks, "steps": STEPS, "length": 1024, "runs": []}
+    good = True
+    for run in arguments.runs.split(","):
+        size, batch = run.split(":")
+        rows = measure(arguments, size, int(batch))
+        wrong = check(rows)
+        good = good and not wrong
+        for line in wrong:
+            print(f"  REFUSED {run}: {line}")
+        rates = {mode: statistics.median(r["tokens_per_second_per_gpu"] for r in results if "error" not in r)
+                 for mode, results in rows.items() if any("error" not in r for r in results)}
+        ratios = {mode: round(rates["ours"] / rate, 3) for mode, rate in rates.items() if mode != "ours" and "ours" in rates}
+        report["runs"].append({"size": size, "batch": int(batch), "tokens_per_second_per_gpu": rates, "ours_over": ratios,
+                               "wrong": wrong, "results": rows})
+        print(f"{size} batch {batch}: ours over " + ", ".join(f"{mode} {ratio}" for mode, ratio in ratios.items()), flush=True)
+        if arguments.output:
+            pathlib.Path(arguments.output).write_text(json.dumps(report, indent=1) + "\n")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,142 @@
+#include <torch/torch.h>
+
+#include "base/error.hpp"
+#include "models/model.hpp"
+#include "models/registry.hpp"
+#include "support/catch.hpp"
+
+using namespace lockstep;
+
+namespace {
+
+constexpr std::int64_t kVocabulary = 23, kLength = 8, kWidth = 32, kHeads = 4, kLayers = 3;
+
+models::ModelRequest request() {
+  models::ModelRequest request;
+  request.settings.name = "gpt2";
+  request.settings.layers = kLayers;
+  request.settings.width = kWidth;
+  request.settings.heads = kHeads;
+  request.settings.context = kLength;
+  request.input_shape = {kLength};
+  request.classes = kVocabulary;
+  request.tokens = true;
+  return request;
+}
+
+models::Batch batch(std::int64_t rows) {
+  return {at::randint(kVocabulary, {rows, kLength}, at::kLong), at::randint(kVocabulary, {rows, kLength}, at::kLong)};
+}
+
+/// GPT-2 written out with torch's plain functions, without any op of this project.
+at::Tensor plain_logits(models::Model& model, const at::Tensor& tokens) {
+  const auto parameters = model.named_parameters();
+  const auto get = [&](const std::string& name) { return parameters[name]; };
+  at::Tensor x = at::embedding(get("wte"), tokens) + get("wpe").slice(0, 0, tokens.size(1));
+  for (std::int64_t layer = 0; layer < kLayers; ++layer) {
+    const std::string h = "h" + std::to_string(layer) + ".";
+    const auto norm = [&](const at::Tensor& in, const std::string& name) {
+      return at::layer_norm(in, {kWidth}, get(h + name + ".weight"), get(h + name + ".bias"), 1e-5);
+    };
+    const auto linear = [&](const at::Tensor& in, const std::string& name) {
+      return at::linear(in, get(h + name + ".weight"), get(h + name + ".bias"));
+    };
+    const auto qkv = linear(norm(x, "ln1"), "qkv").chunk(3, 2);
+    std::vector<at::Tensor> parts;
+    for (const auto& part : qkv)
+      parts.push_back(part.view({tokens.size(0), tokens.size(1), kHeads, kWidth / kHeads}).transpose(1, 2));
+    at::Tensor scores = at::matmul(parts[0], parts[1].transpose(2, 3)) / std::sqrt(kWidth / kHeads);
+    const at::Tensor future = at::ones({tokens.size(1), tokens.size(1)}, at::kBool).triu(1);
+    scores = scores.masked_fill(future, -std::numeric_limits<double>::infinity());
+    const at::Tensor mixed = at::matmul(at::softmax(scores, 3), parts[2]).transpose(1, 2).flatten(2);
+    x = x + linear(mixed, "proj");
+    x = x + linear(at::gelu(linear(norm(x, "ln2"), "fc"), "tanh"), "out");
+  }
+  x = at::layer_norm(x, {kWidth}, get("lnf.weight"), get("lnf.bias"), 1e-5);
+  return at::linear(x, get("wte")).slice(2, 0, kVocabulary);
+}
+
+/// Moves every parameter off its initial value, so that no bias is zero and no weight one.
+void perturb(models::Model& model) {
+  torch::NoGradGuard no_grad;
+  for (auto& parameter : model.parameters()) parameter.add_(torch::randn_like(parameter), 0.05);
+}
+
+}  // namespace
+
+TEST_CASE("gpt2's loss, gradients and next logits are those of the model written out in plain functions") {
+  torch::manual_seed(5);
+  const auto model = models::make_model(request());
+  perturb(*model);
+  const auto data = batch(3);
+  const at::Tensor logits = plain_logits(*model, data.inputs);
+  const at::Tensor expected = at::cross_entropy_loss(logits.flatten(0, 1), data.targets.flatten(), {}, at::Reduction::Sum);
+  expected.backward();
+  std::vector<at::Tensor> gradients;
+  for (auto& parameter : model->parameters()) gradients.push_back(parameter.grad().clone());
+  model->zero_grad();
+  const auto loss = model->loss(data);
+  CHECK(loss.sum.item<double>() == Approx(expected.item<double>()).epsilon(1e-6));
+  loss.sum.backward();
+  const auto parameters = model->named_parameters();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    INFO(parameters[i].key());
+    CHECK(at::allclose(parameters[i].value().grad(), gradients[i], 1e-4, 1e-5));
+  }
+  torch::NoGradGuard no_grad;
+  CHECK(at::allclose(model->next_logits(data.inputs.slice(0, 0, 1).slice(1, 0, 5)), logits[0][4], 1e-5, 1e-5));
+}
+
+TEST_CASE("gpt2 with recomputation gives the very loss and gradients that it gives without") {
+  torch::manual_seed(5);
+  const auto plain = models::make_model(request());
+  auto with = request();
+  with.settings.recompute = true;
+  torch::manual_seed(5);
+  const auto again = models::make_model(with);
+  const auto data = batch(2);
+  const auto first = plain->loss(data).sum;
+  const auto second = again->loss(data).sum;
+  CHECK(first.item<float>() == second.item<float>());
+  first.backward();
+  second.backward();
+  for (std::size_t i = 0; i < plain->parameters().size(); ++i)
+    CHECK(at::equal(plain->parameters()[i].grad(), again->parameters()[i].grad()));
+}
+
+TEST_CASE("a token sees no later token") {
+  torch::manual_seed(5);
+  const auto model = models::make_model(request());
+  torch::NoGradGuard no_grad;
+  const auto data = batch(1);
+  const at::Tensor before = model->next_logits(data.inputs.slice(1, 0, 4));
+  at::Tensor changed = data.inputs.clone();
+  changed.slice(1, 4).fill_(1);
+  CHECK(at::allclose(plain_logits(*model, changed)[0][3], before, 1e-5, 1e-6));
+}
+
+TEST_CASE("gpt2's vocabulary is padded with rows that stay zero and sizes come by name") {
+  torch::manual_seed(5);
+  const auto model = models::make_model(request());
+  const at::Tensor wte = model->named_parameters()["wte"];
+  CHECK(wte.size(0) == 128);
+  CHECK(wte.slice(0, kVocabulary).abs().max().item<float>() == 0);
+  model->loss(batch(2)).sum.backward();
+  CHECK(wte.grad().slice(0, kVocabulary).abs().max().item<float>() == 0);
+  CHECK(model->operations_per_sample() > 0);
+}
+
+TEST_CASE("gpt2 refuses heads, sizes, lengths and data that do not fit, with both values") {
+  auto bad = request();
+  bad.settings.heads = 5;
+  CHECK_THROWS_WITH(models::make_model(bad), test::contains("--heads 5 does not divide --width 32"));
+  bad = request();
+  bad.settings.size = "125m";
+  CHECK_THROWS_WITH(models::make_model(bad), test::contains("'125m'"));
+  bad = request();
+  bad.input_shape = {kLength + 1};
+  CHECK_THROWS_WITH(models::make_model(bad), test::contains("sequences of 9 tokens, --context is 8"));
+  bad = request();
+  bad.tokens = false;
+  CHECK_THROWS_WITH(models::make_model(bad), test::contains("lockstep pack text"));
+}
