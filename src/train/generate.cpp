@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "config/validate.hpp"
+#include "mpi/job.hpp"
 #include "precision/autocast.hpp"
 #include "train/learner.hpp"
 #include "train/place.hpp"
@@ -86,6 +87,29 @@ data::Tokenizer tokenizer_of(const std::string& run_folder) {
   return data::Tokenizer::load(run_folder);
 }
 
+/// In one process.
+void generate(const config::GenerateSettings& settings, const mpi::Communicator& world) {
+  config::validate(settings);
+  const std::string prompt = prompt_of(settings);
+  const Place place = choose_place(settings.device, world);
+  const StoredRun run = find_stored_run(settings.run_folder, settings.checkpoint, world);
+  const models::ModelRequest request = stored_request(run);
+  if (!request.tokens) {
+    throw UsageError(text("--run ", settings.run_folder, " trained --model ", run.settings.model.name,
+                          " on labelled rows, so it cannot generate text; give a run on text"));
+  }
+  const data::Tokenizer tokenizer = tokenizer_of(settings.run_folder);
+  Learner learner(run.settings, request, std::max<std::int64_t>(1, run.settings.run.steps), place, world);
+  learner.load(run.checkpoint, world);
+  learner.model().eval();
+  const Writer writer{learner.model(), tokenizer, request.input_shape.at(0), run.settings.precision,
+                      place.device};
+  std::cout << prompt << std::flush;
+  write_text(writer, prompt, settings.tokens, Sampler({settings.temperature, settings.top_k, settings.seed}),
+             [](const std::string& piece) { std::cout << piece << std::flush; });
+  std::cout << std::endl;
+}
+
 }  // namespace
 
 std::vector<std::int32_t> write_text(const Writer& writer, const std::string& prompt, std::int64_t count,
@@ -112,25 +136,7 @@ int run_generation(const config::GenerateSettings& settings, const mpi::Communic
     throw UsageError(text("lockstep generate runs as one process, but ", world.size(),
                           " were started; start it without mpirun"));
   }
-  config::validate(settings);
-  const std::string prompt = prompt_of(settings);
-  const Place place = choose_place(settings.device, world);
-  const StoredRun run = find_stored_run(settings.run_folder, settings.checkpoint, world);
-  const models::ModelRequest request = stored_request(run);
-  if (!request.tokens) {
-    throw UsageError(text("--run ", settings.run_folder, " trained --model ", run.settings.model.name,
-                          " on labelled rows, so it cannot generate text; give a run on text"));
-  }
-  const data::Tokenizer tokenizer = tokenizer_of(settings.run_folder);
-  Learner learner(run.settings, request, std::max<std::int64_t>(1, run.settings.run.steps), place, world);
-  learner.load(run.checkpoint, world);
-  learner.model().eval();
-  const Writer writer{learner.model(), tokenizer, request.input_shape.at(0), run.settings.precision,
-                      place.device};
-  std::cout << prompt << std::flush;
-  write_text(writer, prompt, settings.tokens, Sampler({settings.temperature, settings.top_k, settings.seed}),
-             [](const std::string& piece) { std::cout << piece << std::flush; });
-  std::cout << std::endl;
+  mpi::on_root(world, [&] { generate(settings, world); });  // what one process meets, all ranks know
   return 0;
 }
 

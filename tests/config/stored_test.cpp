@@ -96,6 +96,7 @@ TEST_CASE(
                                                "device",
                                                "prefetch",
                                                "graph",
+                                               "recompute",
                                                "report-every",
                                                "eval-every",
                                                "eval-batch",
