@@ -13,21 +13,6 @@ constexpr int kThreads = 640;
 constexpr int kWarps = kThreads / kWarp;
 constexpr int kStages = 4;  // parts of a row that are waited for one after another
 
-__device__ void copy_16_bytes(void* shared, const void* global) {
-  const auto place = static_cast<unsigned>(__cvta_generic_to_shared(shared));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place), "l"(global) : "memory");
-}
-__device__ void end_stage() {
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
-/// Until this thread's own copies of `stage` are there; those of later stages may be under way.
-__device__ void wait_for(int stage) {
-  if (stage == 0) asm volatile("cp.async.wait_group 3;" ::: "memory");
-  if (stage == 1) asm volatile("cp.async.wait_group 2;" ::: "memory");
-  if (stage == 2) asm volatile("cp.async.wait_group 1;" ::: "memory");
-  if (stage == 3) asm volatile("cp.async.wait_group 0;" ::: "memory");
-}
-
 /// Calls `body(pack)` for this thread's packs of one stage.
 template <class Body>
 __device__ void for_packs(int packs, int stage, Body body) {
@@ -35,6 +20,16 @@ __device__ void for_packs(int packs, int stage, Body body) {
   const int end = min(packs, (stage + 1) * of_stage);
 #pragma unroll 4
   for (int p = stage * of_stage + static_cast<int>(threadIdx.x); p < end; p += kThreads) body(p);
+}
+
+/// Calls `body(stage)` for the stages, as constants.
+template <class Body>
+__device__ void for_stages(Body body) {
+  static_assert(kStages == 4);
+  body(std::integral_constant<int, 0>());
+  body(std::integral_constant<int, 1>());
+  body(std::integral_constant<int, 2>());
+  body(std::integral_constant<int, 3>());
 }
 
 /// Every thread gets the block's result, merged in the order of lanes and warps.
@@ -52,8 +47,8 @@ __device__ Running merge_block(Running mine, Running* parts) {
 
 /// A block takes rows one after another. With kOnChip a row lies in shared memory between its two readings; a
 /// thread works on packs that it copied itself, so it may wait for them alone, and asks for the next row's
-/// as soon as it has used one: loads go on while gradients are written. The order of sums is that without
-/// kOnChip, which reads the row twice from global memory.
+/// as soon as it has used one for the last time: loads go on while gradients are written. The order of sums
+/// is that without kOnChip, which reads the row from global memory each time.
 template <class T, int N, bool kOnChip>
 __global__ void __launch_bounds__(kThreads, 2)
     softmax_rows(T* logits, std::int64_t rows, std::int64_t columns, std::int64_t classes,
@@ -62,59 +57,51 @@ __global__ void __launch_bounds__(kThreads, 2)
   __shared__ Running parts[kWarps];
   T* const held = reinterpret_cast<T*>(row_memory);
   const int packs = static_cast<int>(columns / N);
-  if constexpr (kOnChip) {
-    for (int stage = 0; stage < kStages; ++stage) {
-      for_packs(packs, stage,
-                [&](int p) { copy_16_bytes(held + p * N, logits + blockIdx.x * columns + p * N); });
-      end_stage();
-    }
+  const auto end_stage = [] {
+    if constexpr (kOnChip) end_copies();
+  };
+  for (int stage = 0; kOnChip && stage < kStages; ++stage) {
+    for_packs(packs, stage,
+              [&](int p) { copy_16_bytes(held + p * N, logits + blockIdx.x * columns + p * N); });
+    end_stage();
   }
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
     T* const x = logits + row * columns;
     T* const source = kOnChip ? held : x;
+    const bool more = kOnChip && row + gridDim.x < rows;
+    const auto replace = [&](int p) {
+      if (more) copy_16_bytes(held + p * N, x + gridDim.x * columns + p * N);
+    };
     const std::int64_t target = targets[row];
     const bool inside = target >= 0 && target < classes;
     // Read before merge_block's barrier, after which gradients overwrite it.
     const float picked = threadIdx.x == 0 && inside ? to_float(x[target]) : NAN;
     Running running;
-#pragma unroll
-    for (int stage = 0; stage < kStages; ++stage) {
-      if constexpr (kOnChip) wait_for(stage);
+    for_stages([&](auto stage) {
+      if constexpr (kOnChip) wait_for_copies<kStages - 1 - decltype(stage)::value>();
       for_packs(packs, stage, [&](int p) {
         float values[N];
         unpack(load<N>(source, p), std::int64_t{p} * N, classes, values);
         running.add(values);
+        if (seed == nullptr) replace(p);
       });
-    }
+      if (seed == nullptr) end_stage();
+    });
     running = merge_block(running, parts);
     if (threadIdx.x == 0) losses[row] = loss_of(running, picked);
     if (seed == nullptr) continue;
-    const float from = running.base;
     const float factor = inside ? *seed / running.sum : NAN;  // NaN so that the step is skipped
-    const bool more = row + gridDim.x < rows;
-    const T* const next = x + gridDim.x * columns;
-#pragma unroll
-    for (int stage = 0; stage < kStages; ++stage) {
+    for_stages([&](auto stage) {
       for_packs(packs, stage, [&](int p) {
         const std::int64_t column = std::int64_t{p} * N;
         float values[N];
         unpack(load<N>(source, p), column, classes, values);
-        store(x, p, gradient_pack<T, N>(values, column, classes, target, from, factor, *seed));
-        if constexpr (kOnChip) {
-          if (more) copy_16_bytes(held + column, next + column);
-        }
+        store(x, p, gradient_pack<T, N>(values, column, classes, target, running.base, factor, *seed));
+        replace(p);
       });
-      if constexpr (kOnChip) end_stage();
-    }
+      end_stage();
+    });
   }
-}
-
-int attribute(cudaDeviceAttr which) {
-  int device = 0;
-  int value = 0;
-  cuda::check(cudaGetDevice(&device), "cudaGetDevice");
-  cuda::check(cudaDeviceGetAttribute(&value, which, device), "cudaDeviceGetAttribute");
-  return value;
 }
 
 }  // namespace
@@ -131,13 +118,12 @@ void cross_entropy_rows(void* logits, Element element, std::int64_t rows, std::i
     const auto own_bytes = static_cast<std::int64_t>(kWarps * sizeof(Running));
     const bool wide = is_aligned(logits) && columns % N == 0;
     const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(rows, 0x7fffffff));
-    if (wide && seed != nullptr &&
-        row_bytes + own_bytes <= attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)) {
+    if (wide && row_bytes + own_bytes <= device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)) {
       const auto kernel = softmax_rows<T, N, true>;
       cuda::check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                        static_cast<int>(row_bytes)),
                   "cudaFuncSetAttribute");
-      const unsigned resident = 2 * static_cast<unsigned>(attribute(cudaDevAttrMultiProcessorCount));
+      const unsigned resident = 2 * static_cast<unsigned>(device_attribute(cudaDevAttrMultiProcessorCount));
       kernel<<<std::min(blocks, resident), kThreads, static_cast<std::size_t>(row_bytes), stream>>>(
           data, rows, columns, classes, targets, seed, losses);
     } else if (wide) {

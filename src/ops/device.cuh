@@ -6,6 +6,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "cuda/error.hpp"
 #include "ops/kernels.hpp"
 
 /// What the kernels of this room share: conversions, 16-byte accesses, sums in a fixed order.
@@ -108,8 +109,32 @@ __device__ inline float block_sum(float value, float* parts) {
   return sum;
 }
 
+/// Asynchronous copy to shared memory; both sides 16-byte aligned. Visible to this thread after a wait.
+__device__ inline void copy_16_bytes(void* shared, const void* global) {
+  const auto place = static_cast<unsigned>(__cvta_generic_to_shared(shared));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place), "l"(global) : "memory");
+}
+/// Closes a group of this thread's copies.
+__device__ inline void end_copies() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+/// Until all of this thread's groups but the latest kPending are there.
+template <int kPending>
+__device__ inline void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
 inline unsigned blocks_for(std::int64_t elements, std::int64_t per_block) {
   return static_cast<unsigned>((elements + per_block - 1) / per_block);
+}
+
+/// Of the calling thread's device.
+inline int device_attribute(cudaDeviceAttr which) {
+  int device = 0;
+  int value = 0;
+  cuda::check(cudaGetDevice(&device), "cudaGetDevice");
+  cuda::check(cudaDeviceGetAttribute(&value, which, device), "cudaDeviceGetAttribute");
+  return value;
 }
 
 inline bool is_aligned(const void* data) {

@@ -8,32 +8,40 @@ namespace {
 constexpr int kThreads = 256;
 /// Sorted places of one block: short enough that a frequent token is spread over many blocks.
 constexpr int kChunk = 32;
-constexpr int kAhead = 8;  // rows that a thread asks for before it uses the first
+constexpr int kRunAhead = 8;  // the same of runs
+constexpr int kAhead = 8;     // rows that a thread asks for before it uses the first
 constexpr std::uint32_t kNoToken = 0xffffffffu;
 
 /// A warp a row.
 template <class T, int N>
 __global__ void embed_rows(const std::int64_t* tokens, std::int64_t rows, std::int64_t length,
-                           std::int64_t columns, std::int64_t vocabulary, const T* token_weight,
-                           const T* position_weight, T* out) {
+                           std::int64_t columns, std::int64_t vocabulary, const T* __restrict__ token_weight,
+                           const T* __restrict__ position_weight, T* __restrict__ out) {
   const std::int64_t row = std::int64_t{blockIdx.x} * (kThreads / kWarp) + threadIdx.x / kWarp;
   if (row >= rows) return;
   const std::int64_t token = tokens[row];
-  const bool inside = token >= 0 && token < vocabulary;
-  const T* const word = token_weight + (inside ? token : 0) * columns;
-  const T* const place = position_weight + row % length * columns;
   const int packs = static_cast<int>(columns / N);
+  if (token < 0 || token >= vocabulary) {
+    for (std::int64_t c = threadIdx.x % kWarp; c < columns; c += kWarp)
+      out[row * columns + c] = from_float<T>(NAN);
+    return;
+  }
 #pragma unroll 4
   for (int p = threadIdx.x % kWarp; p < packs; p += kWarp) {
-    Pack<T, N> a{};
-    if (inside) a = load<N>(word, p);  // without a token there may be no row at all
-    const Pack<T, N> b = load<N>(place, p);
+    const Pack<T, N> a = load<N>(token_weight + token * columns, p);
+    const Pack<T, N> b = load<N>(position_weight + row % length * columns, p);
     Pack<T, N> sum;
 #pragma unroll
-    for (int j = 0; j < N; ++j)
-      sum.at[j] = from_float<T>(inside ? to_float(a.at[j]) + to_float(b.at[j]) : NAN);
+    for (int j = 0; j < N; ++j) sum.at[j] = from_float<T>(to_float(a.at[j]) + to_float(b.at[j]));
     store(out + row * columns, p, sum);
   }
+}
+
+template <class T, int N>
+__device__ void store_sum(T* target, std::int64_t pack, Pack<T, N> there, const float (&sum)[N]) {
+#pragma unroll
+  for (int j = 0; j < N; ++j) there.at[j] = from_float<T>(to_float(there.at[j]) + sum[j]);
+  store(target, pack, there);
 }
 
 /// A thread owns a pack of one position and adds over the batch in its order.
@@ -55,10 +63,7 @@ __global__ void add_positions(const T* d_out, std::int64_t batch, std::int64_t c
       for (int j = 0; j < N; ++j) sum[j] += to_float(ahead[k].at[j]);
     }
   }
-  Pack<T, N> there = load<N>(target, i);
-#pragma unroll
-  for (int j = 0; j < N; ++j) there.at[j] = from_float<T>(to_float(there.at[j]) + sum[j]);
-  store(target, i, there);
+  store_sum<T, N>(target, i, load<N>(target, i), sum);
 }
 
 /// The tokens of a chunk of sorted places, with one more on each side, and their rows.
@@ -81,14 +86,6 @@ __device__ int read_chunk(const std::uint32_t* tokens, const std::int32_t* rows,
   return used;
 }
 
-template <class T, int N>
-__device__ void add_to_row(T* target, std::int64_t pack, const float (&sum)[N]) {
-  Pack<T, N> there = load<N>(target, pack);
-#pragma unroll
-  for (int j = 0; j < N; ++j) there.at[j] = from_float<T>(to_float(there.at[j]) + sum[j]);
-  store(target, pack, there);
-}
-
 /// A block adds the runs of equal tokens in its chunk. Runs inside the chunk are finished here; a run that
 /// crosses the chunk's border leaves its sum in partials [chunks, 2, stride]: head, it came from the chunk
 /// before; tail, it began here and goes on.
@@ -102,14 +99,19 @@ __global__ void sum_runs(const T* d_out, const std::uint32_t* tokens, const std:
   for (std::int64_t p = threadIdx.x; p < columns / N; p += blockDim.x) {
     float sum[N] = {};
     bool from_before = chunk.tokens[0] == chunk.tokens[1];
-    for (int base = 0; base < used; base += kAhead) {
-      Pack<T, N> ahead[kAhead];
+    for (int base = 0; base < used; base += kRunAhead) {
+      Pack<T, N> ahead[kRunAhead];
+      Pack<T, N> there[kRunAhead];
 #pragma unroll
-      for (int k = 0; k < kAhead; ++k) {
-        if (base + k < used) ahead[k] = load<N>(d_out + chunk.rows[base + k] * columns, p);
+      for (int k = 0; k < kRunAhead; ++k) {
+        if (base + k >= used) break;
+        ahead[k] = load<N>(d_out + chunk.rows[base + k] * columns, p);
+        const std::uint32_t token = chunk.tokens[base + k + 1];
+        if (token != chunk.tokens[base + k + 2] && token < vocabulary)
+          there[k] = load<N>(target + token * columns, p);
       }
 #pragma unroll
-      for (int k = 0; k < kAhead; ++k) {
+      for (int k = 0; k < kRunAhead; ++k) {
         if (base + k >= used) break;
 #pragma unroll
         for (int j = 0; j < N; ++j) sum[j] += to_float(ahead[k].at[j]);
@@ -118,7 +120,7 @@ __global__ void sum_runs(const T* d_out, const std::uint32_t* tokens, const std:
         if (from_before) {
           store_floats(head + p * N, sum);
         } else if (token < vocabulary) {
-          add_to_row<T, N>(target + token * columns, p, sum);
+          store_sum<T, N>(target + token * columns, p, there[k], sum);
         }
         from_before = false;
 #pragma unroll
@@ -130,14 +132,20 @@ __global__ void sum_runs(const T* d_out, const std::uint32_t* tokens, const std:
   }
 }
 
-/// The last chunk that begins with `token`: sorted, so found by halving. `first` begins with it or is before.
+/// The last chunk that begins with `token`, as chunk `first` + 1 does: by steps that double and then by
+/// halving, since most runs are short.
 __device__ std::int64_t last_chunk_of(const std::uint32_t* tokens, std::int64_t chunks, std::int64_t first,
                                       std::uint32_t token) {
-  std::int64_t low = first;
-  std::int64_t high = chunks;
+  std::int64_t low = first + 1;
+  std::int64_t width = 1;
+  while (low + width < chunks && tokens[(low + width) * kChunk] == token) {
+    low += width;
+    width *= 2;
+  }
+  std::int64_t high = low + width < chunks ? low + width : chunks;
   while (high - low > 1) {
     const std::int64_t middle = (low + high) / 2;
-    if (tokens[middle * kChunk] <= token) {
+    if (tokens[middle * kChunk] == token) {
       low = middle;
     } else {
       high = middle;
@@ -146,7 +154,7 @@ __device__ std::int64_t last_chunk_of(const std::uint32_t* tokens, std::int64_t 
   return low;
 }
 
-constexpr int kGroups = 8;
+constexpr int kGroups = 4;
 
 /// The block of the chunk in which a crossing run begins adds its parts: kGroups rows of threads take
 /// neighbouring chunks each, and are then added in their order. A thread owns four columns.
@@ -158,9 +166,9 @@ __global__ void merge_runs(const std::uint32_t* tokens, std::int64_t count, std:
   const std::int64_t next = (chunk + 1) * kChunk;
   if (next >= count) return;
   const std::uint32_t token = tokens[next - 1];
-  const bool crosses = tokens[next] == token;
-  const bool from_before = chunk > 0 && tokens[chunk * kChunk - 1] == token;
-  if (!crosses || from_before || token >= vocabulary) return;
+  const std::uint32_t after = tokens[next];
+  const std::uint32_t before = chunk > 0 ? tokens[chunk * kChunk - 1] : kNoToken;
+  if (after != token || before == token || token >= vocabulary) return;
   const std::int64_t last = last_chunk_of(tokens, gridDim.x, chunk, token);
   const std::int64_t column = (std::int64_t{blockIdx.y} * kWarp + threadIdx.x) * 4;
   const std::int64_t share = (last - chunk + 1 + kGroups - 1) / kGroups;
@@ -168,7 +176,7 @@ __global__ void merge_runs(const std::uint32_t* tokens, std::int64_t count, std:
   const std::int64_t end = begin + share < last + 1 ? begin + share : last + 1;
   float4 sum = make_float4(0, 0, 0, 0);
   if (column < columns) {
-#pragma unroll 4
+#pragma unroll 8
     for (std::int64_t c = begin; c < end; ++c) {
       const float* const from = partials + (c * 2 + (c == chunk ? 1 : 0)) * stride + column;
       const float4 part = *reinterpret_cast<const float4*>(from);

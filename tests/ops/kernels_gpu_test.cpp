@@ -49,7 +49,9 @@ void expect_like_double(const at::Tensor& logits, const at::Tensor& targets, flo
   const Result seen = fused(logits, targets, scale);
   const Result expected = in_double(logits, targets, scale);
   CHECK(seen.loss.scalar_type() == at::kFloat);
-  CHECK(seen.loss.item<double>() == Approx(expected.loss.item<double>()).epsilon(1e-5).margin(1e-5));
+  // A row's loss is right to the last digit of a float near 1, also where it is 0.
+  const double margin = 1e-5 + 2e-9 * static_cast<double>(logits.size(0));
+  CHECK(seen.loss.item<double>() == Approx(expected.loss.item<double>()).epsilon(1e-5).margin(margin));
   CHECK(seen.gradient.scalar_type() == logits.scalar_type());
   const at::Tensor error = (seen.gradient.to(at::kDouble) - expected.gradient).abs_();
   const double relative = rounding(logits.scalar_type());
