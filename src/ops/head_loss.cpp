@@ -81,7 +81,8 @@ at::Tensor head_loss(const HeadInput& input, const at::Tensor& loss_gradient) {
                   input.classes <= input.weight.size(0),
               "head_loss: x ", input.x.sizes(), ", weight ", input.weight.sizes(), ", targets ",
               input.targets.sizes(), " and ", input.classes, " classes do not fit together");
-  if (!use_fused(input.x)) return reference::head_loss(input);
+  const bool even = input.x.size(1) % 8 == 0 && input.weight.size(0) % 8 == 0;  // as in linear.cpp
+  if (!even || !use_fused(input.x)) return reference::head_loss(input);
   const HeadInput ready{input.x.contiguous(), input.weight, input.targets.contiguous(), input.classes};
   if (loss_gradient.defined() && at::GradMode::is_enabled()) {
     return FusedHeadLoss::apply(ready.x, ready.weight, ready.targets, ready.classes, loss_gradient);

@@ -116,21 +116,27 @@ class FusedMlp : public torch::autograd::Function<FusedMlp> {
   }
 };
 
+/// Rows of products must begin at multiples of 16 bytes.
+bool is_fused(const at::Tensor& x, const at::Tensor& weight) {
+  constexpr std::int64_t kUnit = 8;
+  return weight.size(0) % kUnit == 0 && weight.size(1) % kUnit == 0 && use_fused(x);
+}
+
 }  // namespace
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  if (!use_fused(x)) return reference::linear(x, weight, bias);
+  if (!is_fused(x, weight)) return reference::linear(x, weight, bias);
   return FusedLinear::apply(x.contiguous(), weight, bias, std::optional<at::Tensor>());
 }
 
 at::Tensor linear_add(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                       const at::Tensor& residual) {
-  if (!use_fused(x)) return reference::linear_add(x, weight, bias, residual);
+  if (!is_fused(x, weight)) return reference::linear_add(x, weight, bias, residual);
   return FusedLinear::apply(x.contiguous(), weight, bias, std::optional<at::Tensor>(residual.contiguous()));
 }
 
 at::Tensor mlp_add(const at::Tensor& x, const MlpWeights& weights, const at::Tensor& residual) {
-  if (!use_fused(x)) return reference::mlp_add(x, weights, residual);
+  if (!is_fused(x, weights.in_weight)) return reference::mlp_add(x, weights, residual);
   return FusedMlp::apply(x.contiguous(), weights.in_weight, weights.in_bias, weights.out_weight,
                          weights.out_bias, residual.contiguous());
 }

@@ -1,6 +1,7 @@
 #include "train/step.hpp"
 
 #include "precision/autocast.hpp"
+#include "train/memory_fit.hpp"
 
 namespace lockstep::train {
 
@@ -21,12 +22,17 @@ void Step::run() {
 
 void Step::rehearse() {
   scaler_.begin();
-  for (std::int64_t micro = 0; micro < accumulation_; ++micro) {
-    models::Batch batch = input_.slot(micro);
-    batch.loss_gradient = scaler_.gradient_seed(input_.global_count());
-    reducer_.arm(false);
-    scaler_.scale(forward(batch).sum, input_.global_count()).backward();
-  }
+  for (std::int64_t micro = 0; micro < accumulation_; ++micro) try_out(input_.slot(micro));
+}
+
+void Step::try_out(models::Batch batch) {
+  batch.loss_gradient = scaler_.gradient_seed(input_.global_count());
+  reducer_.arm(false);
+  scaler_.scale(forward(batch).sum, input_.global_count()).backward();
+}
+
+std::string Step::explain_too_large() {
+  return train::explain_too_large(input_.slot(0), [this](const models::Batch& batch) { try_out(batch); });
 }
 
 models::Loss Step::forward(const models::Batch& batch) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "config/settings.hpp"
 #include "models/model.hpp"
@@ -31,8 +32,12 @@ class Step {
   /// timing. Nothing is reduced and no weight changes; the next run() begins as if this had not been. Local.
   void rehearse();
 
+  /// After the device's memory did not suffice for run() or rehearse(): one line that says what would fit. Local.
+  std::string explain_too_large();
+
  private:
   models::Loss forward(const models::Batch& batch);
+  void try_out(models::Batch batch);  // forward and backward, for what it sets up or needs
 
   models::Model& model_;
   Input& input_;

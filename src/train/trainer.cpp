@@ -90,11 +90,15 @@ void Trainer::run() {
   };
   for (std::int64_t step = course_.first_step + 1; step <= course_.last_step; ++step) {
     input_.advance();
-    if (step == course_.first_step + 1 && place_.cuda() && learner_.model().chooses_algorithms())
-      settle_algorithms(step_, settings_.run.folder, world_);
+    const bool tunes = step == course_.first_step + 1 && place_.cuda() && learner_.model().chooses_algorithms();
     // Random numbers of a step follow from (seed, step, rank), so that a resumed run draws the same.
     torch::manual_seed(mix_all(settings_.seed, step, world_.rank()));
-    graph_.run();
+    try {
+      if (tunes) settle_algorithms(step_, settings_.run.folder, world_);
+      graph_.run();
+    } catch (const c10::OutOfMemoryError&) {
+      throw Error(ExitCode::unavailable, text("step ", step, ": ", step_.explain_too_large()));
+    }
     if (const auto result = results_.push(step)) observe(*result);
     if (due(settings_.run.eval_every, step)) evaluate_after(step);
     if (due(settings_.run.checkpoint_steps, step)) save_after(step);

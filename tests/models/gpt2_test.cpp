@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "models/model.hpp"
 #include "models/registry.hpp"
+#include "plain_gpt2.hpp"
 #include "support/catch.hpp"
 
 using namespace lockstep;
@@ -10,6 +11,7 @@ using namespace lockstep;
 namespace {
 
 constexpr std::int64_t kVocabulary = 23, kLength = 8, kWidth = 32, kHeads = 4, kLayers = 3;
+constexpr test::PlainGpt2 kPlain{kLayers, kWidth, kHeads, kVocabulary};
 
 models::ModelRequest request() {
   models::ModelRequest request;
@@ -28,34 +30,6 @@ models::Batch batch(std::int64_t rows) {
   return {at::randint(kVocabulary, {rows, kLength}, at::kLong), at::randint(kVocabulary, {rows, kLength}, at::kLong)};
 }
 
-/// GPT-2 written out with torch's plain functions, without any op of this project.
-at::Tensor plain_logits(models::Model& model, const at::Tensor& tokens) {
-  const auto parameters = model.named_parameters();
-  const auto get = [&](const std::string& name) { return parameters[name]; };
-  at::Tensor x = at::embedding(get("wte"), tokens) + get("wpe").slice(0, 0, tokens.size(1));
-  for (std::int64_t layer = 0; layer < kLayers; ++layer) {
-    const std::string h = "h" + std::to_string(layer) + ".";
-    const auto norm = [&](const at::Tensor& in, const std::string& name) {
-      return at::layer_norm(in, {kWidth}, get(h + name + ".weight"), get(h + name + ".bias"), 1e-5);
-    };
-    const auto linear = [&](const at::Tensor& in, const std::string& name) {
-      return at::linear(in, get(h + name + ".weight"), get(h + name + ".bias"));
-    };
-    const auto qkv = linear(norm(x, "ln1"), "qkv").chunk(3, 2);
-    std::vector<at::Tensor> parts;
-    for (const auto& part : qkv)
-      parts.push_back(part.view({tokens.size(0), tokens.size(1), kHeads, kWidth / kHeads}).transpose(1, 2));
-    at::Tensor scores = at::matmul(parts[0], parts[1].transpose(2, 3)) / std::sqrt(kWidth / kHeads);
-    const at::Tensor future = at::ones({tokens.size(1), tokens.size(1)}, at::kBool).triu(1);
-    scores = scores.masked_fill(future, -std::numeric_limits<double>::infinity());
-    const at::Tensor mixed = at::matmul(at::softmax(scores, 3), parts[2]).transpose(1, 2).flatten(2);
-    x = x + linear(mixed, "proj");
-    x = x + linear(at::gelu(linear(norm(x, "ln2"), "fc"), "tanh"), "out");
-  }
-  x = at::layer_norm(x, {kWidth}, get("lnf.weight"), get("lnf.bias"), 1e-5);
-  return at::linear(x, get("wte")).slice(2, 0, kVocabulary);
-}
-
 /// Moves every parameter off its initial value, so that no bias is zero and no weight one.
 void perturb(models::Model& model) {
   torch::NoGradGuard no_grad;
@@ -69,7 +43,7 @@ TEST_CASE("gpt2's loss, gradients and next logits are those of the model written
   const auto model = models::make_model(request());
   perturb(*model);
   const auto data = batch(3);
-  const at::Tensor logits = plain_logits(*model, data.inputs);
+  const at::Tensor logits = test::plain_logits(*model, data.inputs, kPlain);
   const at::Tensor expected = at::cross_entropy_loss(logits.flatten(0, 1), data.targets.flatten(), {}, at::Reduction::Sum);
   expected.backward();
   std::vector<at::Tensor> gradients;
@@ -112,7 +86,7 @@ TEST_CASE("a token sees no later token") {
   const at::Tensor before = model->next_logits(data.inputs.slice(1, 0, 4));
   at::Tensor changed = data.inputs.clone();
   changed.slice(1, 4).fill_(1);
-  CHECK(at::allclose(plain_logits(*model, changed)[0][3], before, 1e-5, 1e-6));
+  CHECK(at::allclose(test::plain_logits(*model, changed, kPlain)[0][3], before, 1e-5, 1e-6));
 }
 
 TEST_CASE("gpt2's vocabulary is padded with rows that stay zero and sizes come by name") {
