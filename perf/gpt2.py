@@ -1,18 +1,23 @@
 #!/usr/bin/env python3
 """perf/gpt2.py: tokens per second of `lockstep train --model gpt2` beside PyTorch, on the same GPU in one run.
 
-    perf/gpt2.py --data TOKENS [--binary build/release/bin/lockstep] [--runs 124m:64,124m:4,350m:32,1.5b:8]
-                 [--modes ours,compile,graphs,expert,eager] [--ranks 1] [--rounds 1] [--output FILE]
+    perf/gpt2.py (--data TOKENS | --text FILE) [--binary build/release/bin/lockstep] [--ranks 1] [--rounds 1] [--output FILE]
+                 [--runs 124m:64:ours+compile+expert,124m:4:ours+compile+graphs,350m:32:ours+compile,1.5b:8:ours+compile]
 
-TOKENS is a folder made by `lockstep pack text --sequence-length 1024`. Every side trains from the same distribution of
+TOKENS is a folder made by `lockstep pack text --sequence-length 1024`. --text makes rows of 1,024 words of a text instead, plain
+or gzip, each word's id its rank by frequency, in a vocabulary of 50,257: no tokenizer, but a language's distribution. Modes: ours,
+ours-tf32, compile, graphs, expert, eager, tf32 (perf/peers/gpt2.py). Every side trains from the same distribution of
 initial weights on the same rows in the same order; ours is the whole program: shards, loader, metrics. A figure counts
 only when the losses of all sides fall, and agree within 3 % at the last step. Prints a table and one JSON line;
 perf/README.md states the formulas. Needs python3 with PyTorch of the same wheel and h5py.
 """
 import argparse
+import collections
+import gzip
 import json
 import os
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -23,6 +28,23 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 PEERS = ROOT / "perf/peers/gpt2.py"
 STEPS = 45   # 25 of them timed
 AGREE = 0.03
+LENGTH, VOCABULARY = 1024, 50257
+
+
+def write_words(path, folder):
+    """One shard of token rows: the text's words by their rank of frequency."""
+    import h5py
+    import numpy
+    raw = pathlib.Path(path).read_bytes()
+    words = re.findall(rb"\w+|[^\w\s]", gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
+    ranks = {word: rank for rank, (word, _) in enumerate(collections.Counter(words).most_common(VOCABULARY - 1))}
+    ids = numpy.array([ranks.get(word, VOCABULARY - 1) for word in words], dtype=numpy.uint16)
+    rows = (len(ids) - 1) // LENGTH
+    with h5py.File(pathlib.Path(folder) / "train-00000-of-00001.h5", "w") as file:
+        file["tokens"] = numpy.stack([ids[row * LENGTH:row * LENGTH + LENGTH + 1] for row in range(rows)])
+        file.attrs["format"] = "lockstep-1"
+        file.attrs["vocabulary"] = VOCABULARY
+    return folder
 
 
 class UsedMemory:
@@ -86,9 +108,9 @@ def peer(arguments, mode, size, batch):
     return result
 
 
-def measure(arguments, size, batch):
+def measure(arguments, size, batch, modes):
     rows = {}
-    for mode in arguments.modes.split(",") * arguments.rounds:
+    for mode in modes.split("+") * arguments.rounds:
         result = ours(arguments, size, batch) if mode == "ours" else \
             ours(arguments, size, batch, ("--precision", "tf32")) if mode == "ours-tf32" else peer(arguments, mode, size, batch)
         rows.setdefault(mode, []).append(result)
@@ -116,21 +138,27 @@ def check(rows):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--data", required=True)
+    parser.add_argument("--data")
+    parser.add_argument("--text")
     parser.add_argument("--binary", default=str(ROOT / "build/release/bin/lockstep"))
-    parser.add_argument("--runs", default="124m:64,124m:4,350m:32,1.5b:8")
-    parser.add_argument("--modes", default="ours,compile,graphs,expert,eager")
+    parser.add_argument("--runs", default="124m:64:ours+compile+expert,124m:4:ours+compile+graphs,350m:32:ours+compile,"
+                                          "1.5b:8:ours+compile")
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--output")
     arguments = parser.parse_args()
+    if (arguments.data is None) == (arguments.text is None):
+        parser.error("give one of --data and --text")
+    scratch = tempfile.TemporaryDirectory()
+    if arguments.text:
+        arguments.data = write_words(arguments.text, scratch.name)
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "8")
     version = subprocess.run([arguments.binary, "--version"], capture_output=True, text=True).stdout.strip()
     report = {"benchmark": "gpt2", "lockstep": version, "ranks": arguments.ranks, "steps": STEPS, "length": 1024, "runs": []}
     good = True
     for run in arguments.runs.split(","):
-        size, batch = run.split(":")
-        rows = measure(arguments, size, int(batch))
+        size, batch, modes = run.split(":")
+        rows = measure(arguments, size, int(batch), modes)
         wrong = check(rows)
         good = good and not wrong
         for line in wrong:
