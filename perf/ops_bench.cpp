@@ -284,7 +284,7 @@ bool report(const Case& one, double rate, const std::string& device) {
       "%.0f, \"floor_us\": %.2f, \"times_the_floor\": %.3f, \"copy_gb_per_second\": %.0f, \"right\": %s, "
       "\"device\": "
       "\"%s\", \"torch\": \"%s\"}\n",
-      one.name.c_str(), one.shape.c_str(), us, one.bytes, one.bytes / us * 1e-3, floor_us, floor_us / us,
+      one.name.c_str(), one.shape.c_str(), us, one.bytes, one.bytes / us * 1e-3, floor_us, us / floor_us,
       rate * 1e-9, right ? "true" : "false", device.c_str(), TORCH_VERSION);
   std::fflush(stdout);
   return right;

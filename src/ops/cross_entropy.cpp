@@ -47,7 +47,7 @@ class FusedCrossEntropy : public torch::autograd::Function<FusedCrossEntropy> {
 
 void check_rows(const at::Tensor& logits, const at::Tensor& targets, std::int64_t classes) {
   TORCH_CHECK(logits.dim() == 2 && targets.dim() == 1 && logits.size(0) == targets.size(0) && classes >= 1 &&
-                  classes <= logits.size(1),
+                  logits.size(1) < (std::int64_t{1} << 31) && classes <= logits.size(1),
               "cross-entropy: logits ", logits.sizes(), " do not fit targets ", targets.sizes(), " and ",
               classes, " classes");
 }

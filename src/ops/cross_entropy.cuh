@@ -56,9 +56,8 @@ struct Running {
 };
 
 /// A pack as floats; columns from `classes` on are -inf, which no sum sees.
-template <class T, int N>
-__device__ inline void unpack(const Pack<T, N>& pack, std::int64_t column, std::int64_t classes,
-                              float (&x)[N]) {
+template <class T, int N, class Index>
+__device__ inline void unpack(const Pack<T, N>& pack, Index column, Index classes, float (&x)[N]) {
 #pragma unroll
   for (int j = 0; j < N; ++j) x[j] = to_float(pack.at[j]);
   if (column + N <= classes) return;
@@ -74,9 +73,9 @@ __device__ inline float loss_of(const Running& row, float picked) {
 }
 
 /// Gradients of a pack with probabilities 2^(x log2 e - from) * factor.
-template <class T, int N>
-__device__ inline Pack<T, N> gradient_pack(const float (&x)[N], std::int64_t column, std::int64_t classes,
-                                           std::int64_t target, float from, float factor, float seed) {
+template <class T, int N, class Index>
+__device__ inline Pack<T, N> gradient_pack(const float (&x)[N], Index column, Index classes, Index target,
+                                           float from, float factor, float seed) {
   float gradient[N];
 #pragma unroll
   for (int j = 0; j < N; ++j) gradient[j] = power_of_two(fmaf(x[j], kLog2E, -from)) * factor;

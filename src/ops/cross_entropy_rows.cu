@@ -49,7 +49,7 @@ __device__ Running merge_block(Running mine, Running* parts) {
 /// thread works on packs that it copied itself, so it may wait for them alone, and asks for the next row's
 /// as soon as it has used one for the last time: loads go on while gradients are written. The order of sums
 /// is that without kOnChip, which reads the row from global memory each time.
-template <class T, int N, bool kOnChip>
+template <class T, int N, bool kOnChip, bool kWrite>
 __global__ void __launch_bounds__(kThreads, 2)
     softmax_rows(T* logits, std::int64_t rows, std::int64_t columns, std::int64_t classes,
                  const std::int64_t* targets, const float* seed, float* losses) {
@@ -57,6 +57,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   __shared__ Running parts[kWarps];
   T* const held = reinterpret_cast<T*>(row_memory);
   const int packs = static_cast<int>(columns / N);
+  const int used = static_cast<int>(classes);
   const auto end_stage = [] {
     if constexpr (kOnChip) end_copies();
   };
@@ -81,26 +82,60 @@ __global__ void __launch_bounds__(kThreads, 2)
       if constexpr (kOnChip) wait_for_copies<kStages - 1 - decltype(stage)::value>();
       for_packs(packs, stage, [&](int p) {
         float values[N];
-        unpack(load<N>(source, p), std::int64_t{p} * N, classes, values);
+        unpack(load<N>(source, p), p * N, used, values);
         running.add(values);
-        if (seed == nullptr) replace(p);
+        if constexpr (!kWrite) replace(p);
       });
-      if (seed == nullptr) end_stage();
+      if constexpr (!kWrite) end_stage();
     });
     running = merge_block(running, parts);
     if (threadIdx.x == 0) losses[row] = loss_of(running, picked);
-    if (seed == nullptr) continue;
-    const float factor = inside ? *seed / running.sum : NAN;  // NaN so that the step is skipped
+    if constexpr (!kWrite) continue;
+    const float scale = *seed;
+    const int place = inside ? static_cast<int>(target) : -1;
+    const float factor = inside ? scale / running.sum : NAN;  // NaN so that the step is skipped
     for_stages([&](auto stage) {
       for_packs(packs, stage, [&](int p) {
-        const std::int64_t column = std::int64_t{p} * N;
         float values[N];
-        unpack(load<N>(source, p), column, classes, values);
-        store(x, p, gradient_pack<T, N>(values, column, classes, target, running.base, factor, *seed));
+        unpack(load<N>(source, p), p * N, used, values);
+        store(x, p, gradient_pack<T, N>(values, p * N, used, place, running.base, factor, scale));
         replace(p);
       });
       end_stage();
     });
+  }
+}
+
+struct Rows {
+  std::int64_t rows;
+  std::int64_t columns;
+  std::int64_t classes;
+  const std::int64_t* targets;
+  const float* seed;
+  float* losses;
+};
+
+template <class T, bool kWrite>
+void start_rows(T* data, const Rows& r, cudaStream_t stream) {
+  constexpr int N = kWide<T>;
+  const auto row_bytes = r.columns * static_cast<std::int64_t>(sizeof(T));
+  const auto own_bytes = static_cast<std::int64_t>(kWarps * sizeof(Running));
+  const bool wide = is_aligned(data) && r.columns % N == 0;
+  const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(r.rows, 0x7fffffff));
+  if (wide && row_bytes + own_bytes <= device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)) {
+    const auto kernel = softmax_rows<T, N, true, kWrite>;
+    cuda::check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     static_cast<int>(row_bytes)),
+                "cudaFuncSetAttribute");
+    const unsigned resident = 2 * static_cast<unsigned>(device_attribute(cudaDevAttrMultiProcessorCount));
+    kernel<<<std::min(blocks, resident), kThreads, static_cast<std::size_t>(row_bytes), stream>>>(
+        data, r.rows, r.columns, r.classes, r.targets, r.seed, r.losses);
+  } else if (wide) {
+    softmax_rows<T, N, false, kWrite>
+        <<<blocks, kThreads, 0, stream>>>(data, r.rows, r.columns, r.classes, r.targets, r.seed, r.losses);
+  } else {
+    softmax_rows<T, 1, false, kWrite>
+        <<<blocks, kThreads, 0, stream>>>(data, r.rows, r.columns, r.classes, r.targets, r.seed, r.losses);
   }
 }
 
@@ -110,28 +145,14 @@ void cross_entropy_rows(void* logits, Element element, std::int64_t rows, std::i
                         std::int64_t classes, const std::int64_t* targets, const float* seed, float* losses,
                         cudaStream_t stream) {
   if (rows == 0) return;
+  const Rows all{rows, columns, classes, targets, seed, losses};
   with_floating(element, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
-    constexpr int N = kWide<T>;
     auto* const data = static_cast<T*>(logits);
-    const auto row_bytes = columns * static_cast<std::int64_t>(sizeof(T));
-    const auto own_bytes = static_cast<std::int64_t>(kWarps * sizeof(Running));
-    const bool wide = is_aligned(logits) && columns % N == 0;
-    const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(rows, 0x7fffffff));
-    if (wide && row_bytes + own_bytes <= device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)) {
-      const auto kernel = softmax_rows<T, N, true>;
-      cuda::check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                       static_cast<int>(row_bytes)),
-                  "cudaFuncSetAttribute");
-      const unsigned resident = 2 * static_cast<unsigned>(device_attribute(cudaDevAttrMultiProcessorCount));
-      kernel<<<std::min(blocks, resident), kThreads, static_cast<std::size_t>(row_bytes), stream>>>(
-          data, rows, columns, classes, targets, seed, losses);
-    } else if (wide) {
-      softmax_rows<T, N, false>
-          <<<blocks, kThreads, 0, stream>>>(data, rows, columns, classes, targets, seed, losses);
+    if (seed != nullptr) {
+      start_rows<T, true>(data, all, stream);
     } else {
-      softmax_rows<T, 1, false>
-          <<<blocks, kThreads, 0, stream>>>(data, rows, columns, classes, targets, seed, losses);
+      start_rows<T, false>(data, all, stream);
     }
   });
   cuda::check(cudaGetLastError(), "cross_entropy_rows");
