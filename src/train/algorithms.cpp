@@ -17,7 +17,7 @@ namespace lockstep::train {
 
 namespace {
 
-using Choices = std::map<cuda::MatmulShape, cuda::ChosenAlgorithm>;
+using cuda::Choices;
 
 nlohmann::json to_json(const Choices& choices) {
   nlohmann::json all = nlohmann::json::array();
@@ -103,22 +103,31 @@ void write(const std::string& path, const Choices& choices) {
 
 void settle_algorithms(Step& step, const std::string& run_folder, const mpi::Communicator& world) {
   const std::string in_run = run_folder + "/algorithms.json";
-  std::string known;
+  std::string words;
+  bool of_this_run = false;
   mpi::on_root(world, [&] {
-    Choices choices = read(in_run);
-    choices.merge(read(cache_file()));  // those of the run come first
-    known = to_json(choices).dump();
+    const Choices of_run = read(in_run);
+    of_this_run = !of_run.empty();
+    words = to_json(of_this_run ? of_run : read(cache_file())).dump();
   });
-  const auto share = [&](std::string words) {
-    ops::matmul().choose(from_json(nlohmann::json::parse(world.broadcast_text(std::move(words)))));
+  const auto share = [&] {
+    words = world.broadcast_text(std::move(words));
+    ops::matmul().choose(from_json(nlohmann::json::parse(words)));
   };
-  share(known);
-  step.rehearse();
-  share(to_json(ops::matmul().choices()).dump());
-  mpi::on_root(world, [&] {
-    write(in_run, ops::matmul().choices());
-    write(cache_file(), ops::matmul().choices());
-  });
+  share();
+  if (!world.broadcast_value(of_this_run)) {
+    step.rehearse();
+    words = to_json(ops::matmul().choices()).dump();
+    share();
+    mpi::on_root(world, [&] {
+      const Choices settled = from_json(nlohmann::json::parse(words));
+      write(in_run, settled);
+      Choices kept = settled;
+      kept.merge(read(cache_file()));
+      write(cache_file(), kept);
+    });
+  }
+  ops::matmul().freeze();
 }
 
 }  // namespace lockstep::train

@@ -50,7 +50,16 @@ void StepGraph::capture() {
   captured_ = std::make_unique<Captured>();
   // Thread-local: the loader's thread may wait for its copies meanwhile.
   captured_->graph.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
-  step_.run();
+  try {
+    step_.run();
+  } catch (...) {  // such as too little memory: the stream must not stay in capture
+    try {
+      captured_->graph.capture_end();
+    } catch (const c10::Error&) {
+    }
+    captured_.reset();
+    throw;
+  }
   captured_->graph.capture_end();
 }
 

@@ -90,11 +90,11 @@ void Trainer::run() {
   };
   for (std::int64_t step = course_.first_step + 1; step <= course_.last_step; ++step) {
     input_.advance();
-    const bool tunes = step == course_.first_step + 1 && place_.cuda() && learner_.model().chooses_algorithms();
-    // Random numbers of a step follow from (seed, step, rank), so that a resumed run draws the same.
-    torch::manual_seed(mix_all(settings_.seed, step, world_.rank()));
     try {
-      if (tunes) settle_algorithms(step_, settings_.run.folder, world_);
+      if (step == course_.first_step + 1 && chooses_algorithms())
+        settle_algorithms(step_, settings_.run.folder, world_);
+      // Random numbers of a step follow from (seed, step, rank), so that a resumed run draws the same.
+      torch::manual_seed(mix_all(settings_.seed, step, world_.rank()));
       graph_.run();
     } catch (const c10::OutOfMemoryError&) {
       throw Error(ExitCode::unavailable, text("step ", step, ": ", step_.explain_too_large()));
@@ -105,6 +105,12 @@ void Trainer::run() {
   }
   settle();
   reporter_->finish();
+}
+
+bool Trainer::chooses_algorithms() const {
+  const bool low = settings_.precision == config::Precision::fp16 || settings_.precision == config::Precision::bf16;
+  return place_.cuda() && low && settings_.ops != config::KernelChoice::reference &&
+         learner_.model().chooses_algorithms();
 }
 
 void Trainer::observe(const StepResult& result) {

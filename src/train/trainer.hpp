@@ -49,6 +49,7 @@ class Trainer {
 
  private:
   Speed speed() const;
+  bool chooses_algorithms() const;
   void observe(const StepResult& result);
   void settle();
   void evaluate_after(std::int64_t step);
