@@ -85,8 +85,9 @@ def ours(arguments, size, batch, extra=()):
         with UsedMemory() as memory:
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    lines = [line for line in lines if line["step"] % 5 == 0]   # skipped steps are reported beside these
     timed = lines[-5:]
-    seconds = statistics.median(line["step_seconds"] for line in timed)
+    seconds = statistics.mean(line["step_seconds"] for line in timed)
     return {"step_ms": round(seconds * 1e3, 3), "tokens_per_second_per_gpu": round(batch * 1024 / seconds),
             "peak_reserved_gib": round(lines[-1]["memory_bytes"] / 2**30, 2), "used_gib": round(memory.peak, 2),
             "losses": [line["loss"] for line in lines], "mfu": lines[-1].get("mfu"),
@@ -103,12 +104,25 @@ def peer(arguments, mode, size, batch):
         return {"error": done.stderr.strip().splitlines()[-1][:300] if done.stderr.strip() else f"exit {done.returncode}"}
     result = json.loads(done.stdout.strip().splitlines()[-1])
     losses = result.pop("losses")
-    result["losses"] = [statistics.mean(losses[first:first + 5]) for first in range(0, len(losses), 5)]
+    result["losses"] = losses[4::5]   # of the steps that ours reports
     result["used_gib"] = round(memory.peak, 2)
     return result
 
 
+def check_rows(arguments, batch):
+    """All sides must see whole batches only."""
+    import h5py
+    rows = 0
+    for path in pathlib.Path(arguments.data).glob("*.h5"):
+        with h5py.File(path) as file:
+            rows += file["tokens"].shape[0]
+    if rows < STEPS * batch * arguments.ranks:
+        raise SystemExit(f"{arguments.data} has {rows} rows, {STEPS} steps of {batch * arguments.ranks} need "
+                         f"{STEPS * batch * arguments.ranks}; take a longer text")
+
+
 def measure(arguments, size, batch, modes):
+    check_rows(arguments, batch)
     rows = {}
     for mode in modes.split("+") * arguments.rounds:
         result = ours(arguments, size, batch) if mode == "ours" else \

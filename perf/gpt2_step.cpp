@@ -1,7 +1,7 @@
 // One GPU, one GPT-2 training step on random tokens, without data, ranks or files: the step's own speed.
 //   gpt2_step SIZE BATCH [STEPS [PRECISION [LENGTH]]]
-// Prints one JSON line: milliseconds of a step run op by op and replayed as one CUDA graph, tokens/s, peak memory,
-// the first and the last loss (they must fall), and the time of every matrix product with its rate.
+// Prints one JSON line: milliseconds of a step run op by op and replayed as one CUDA graph, tokens/s, peak
+// memory, the first and the last loss (they must fall), and the time of every matrix product with its rate.
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -63,7 +63,8 @@ double milliseconds_of(Body body, int count) {
   return (seconds() - start) / count * 1e3;
 }
 
-Bench make(const std::string& size, std::int64_t sequences, config::Precision precision, std::int64_t length) {
+Bench make(const std::string& size, std::int64_t sequences, config::Precision precision,
+           std::int64_t length) {
   torch::manual_seed(1);
   const at::Device device(at::kCUDA, 0);
   precision::set_arithmetic(precision);
@@ -79,14 +80,16 @@ Bench make(const std::string& size, std::int64_t sequences, config::Precision pr
   bench.model = models::make_model(request);
   bench.model->to(device);
   bench.model->train();
-  bench.parameters = std::make_unique<precision::FlatParameters>(*bench.model, precision, [&](std::int64_t bytes) {
-    auto memory = std::make_shared<at::Tensor>(at::zeros({bytes}, at::TensorOptions(device).dtype(at::kByte)));
-    return std::shared_ptr<void>(memory, memory->data_ptr());
-  });
+  bench.parameters =
+      std::make_unique<precision::FlatParameters>(*bench.model, precision, [&](std::int64_t bytes) {
+        auto memory =
+            std::make_shared<at::Tensor>(at::zeros({bytes}, at::TensorOptions(device).dtype(at::kByte)));
+        return std::shared_ptr<void>(memory, memory->data_ptr());
+      });
   config::OptimizerSettings optimizer;
   optimizer.lr = 1e-4;
-  bench.scaler = std::make_unique<precision::LossScaler>(*bench.parameters, config::ScalerSettings{}, precision, 1.0,
-                                                         std::vector<float>{1e-4f});
+  bench.scaler = std::make_unique<precision::LossScaler>(*bench.parameters, config::ScalerSettings{},
+                                                         precision, 1.0, std::vector<float>{1e-4f});
   bench.optimizer = optim::make_optimizer(*bench.parameters, optimizer);
   const auto options = at::TensorOptions(device).dtype(at::kLong);
   bench.batch.inputs = at::randint(kVocabulary, {sequences, length}, options);
@@ -101,11 +104,12 @@ void print_products() {
   for (const auto& [shape, chosen] : ops::matmul().choices()) {
     const double operations = 2.0 * static_cast<double>(shape.rows) * static_cast<double>(shape.columns) *
                               static_cast<double>(shape.inner);
-    std::printf("%s{\"rows\": %ld, \"columns\": %ld, \"inner\": %ld, \"left_t\": %d, \"right_t\": %d, \"adds\": %d, "
-                "\"epilogue\": %d, \"us\": %.1f, \"tflops\": %.0f}",
-                comma, shape.rows, shape.columns, shape.inner, shape.left_transposed, shape.right_transposed,
-                shape.adds, static_cast<int>(shape.epilogue), chosen.seconds * 1e6,
-                operations / chosen.seconds / 1e12);
+    std::printf(
+        "%s{\"rows\": %ld, \"columns\": %ld, \"inner\": %ld, \"left_t\": %d, \"right_t\": %d, \"adds\": %d, "
+        "\"epilogue\": %d, \"us\": %.1f, \"tflops\": %.0f}",
+        comma, shape.rows, shape.columns, shape.inner, shape.left_transposed, shape.right_transposed,
+        shape.adds, static_cast<int>(shape.epilogue), chosen.seconds * 1e6,
+        operations / chosen.seconds / 1e12);
     comma = ", ";
   }
   std::printf("]");
@@ -143,14 +147,18 @@ int main(int count, char** arguments) {
   const auto state = bench.scaler->read();
   const auto statistics = c10::cuda::CUDACachingAllocator::getDeviceStats(0);
   const double peak = static_cast<double>(statistics.allocated_bytes[0].peak) / (1 << 30);
-  const double operations = bench.model->operations_per_sample() * static_cast<double>(bench.batch.inputs.size(0));
-  std::printf("{\"size\": \"%s\", \"precision\": \"%s\", \"batch\": %s, \"plain_ms\": %.3f, \"graph_ms\": %.3f, \"tokens_per_s\": %.0f, "
-              "\"mfu\": %.4f, \"peak_gib\": %.2f, \"reserved_gib\": %.2f, \"first_loss\": %.4f, \"last_loss\": %.4f, \"skipped\": %ld, ",
-              arguments[1], word.c_str(), arguments[2], plain, replayed, static_cast<double>(bench.tokens) / replayed * 1e3,
-              operations / (replayed * 1e-3) / 989e12, peak,
-              static_cast<double>(statistics.reserved_bytes[0].peak) / (1 << 30), first, static_cast<double>(state.loss),
-              static_cast<long>(state.skipped_steps));
+  const double operations =
+      bench.model->operations_per_sample() * static_cast<double>(bench.batch.inputs.size(0));
+  std::printf(
+      "{\"size\": \"%s\", \"precision\": \"%s\", \"batch\": %s, \"plain_ms\": %.3f, \"graph_ms\": %.3f, "
+      "\"tokens_per_s\": %.0f, "
+      "\"mfu\": %.4f, \"peak_gib\": %.2f, \"reserved_gib\": %.2f, \"first_loss\": %.4f, \"last_loss\": %.4f, "
+      "\"skipped\": %ld, ",
+      arguments[1], word.c_str(), arguments[2], plain, replayed,
+      static_cast<double>(bench.tokens) / replayed * 1e3, operations / (replayed * 1e-3) / 989e12, peak,
+      static_cast<double>(statistics.reserved_bytes[0].peak) / (1 << 30), first,
+      static_cast<double>(state.loss), static_cast<long>(state.skipped_steps));
   print_products();
   std::printf("}\n");
-  return 0;
+  return state.loss < first ? 0 : 1;
 }

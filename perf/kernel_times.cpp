@@ -1,9 +1,8 @@
 // Time of every kernel of a program, summed by name, without changing the program:
 //   CUDA_INJECTION64_PATH=.../libkernel_times.so KERNEL_TIMES=out.json KERNEL_TIMES_STEPS=20 program ...
-// CUDA loads this library at its start; CUPTI reports each kernel and copy, also those inside a graph. At the end of
-// the process the table is written, in microseconds: total, count, and share; `steps` divides the totals.
-#include <cupti.h>
-
+// CUDA loads this library at its start; CUPTI reports each kernel and copy, also those inside a graph. At the
+// end of the process the table is written, in microseconds: total, count, and share; `steps` divides the
+// totals.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +10,8 @@
 #include <mutex>
 #include <string>
 #include <vector>
+
+#include <cupti.h>
 
 namespace {
 

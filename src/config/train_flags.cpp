@@ -148,9 +148,12 @@ void add_reduce(FlagTable& table, TrainSettings& s) {
       .add("graph", "MODE", choice(s.graph),
            "capture the whole step as one CUDA graph; auto: where it can be")
       .may_change();
-  table.add("ops", "CHOICE", choice(s.ops),
-            "fused: our CUDA kernels, cuBLASLt and cuDNN, or an error; reference: plain LibTorch; auto: fused "
-            "where the device and the precision allow");
+  table
+      .add("ops", "CHOICE", choice(s.ops),
+           "of gpt2's layers; fused: our CUDA kernels, cuBLASLt and cuDNN, or an error; reference: plain "
+           "LibTorch; "
+           "auto: fused where the device, the precision and the sizes allow")
+      .may_change();
 }
 
 void add_reports(FlagTable& table, RunSettings& s) {

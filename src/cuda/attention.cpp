@@ -1,11 +1,11 @@
 #include "cuda/attention.hpp"
 
-#include <cudnn.h>
-#include <cudnn_frontend.h>
-
 #include <cmath>
 #include <string>
 #include <unordered_map>
+
+#include <cudnn.h>
+#include <cudnn_frontend.h>
 
 #include "base/error.hpp"
 #include "base/handle.hpp"
@@ -111,7 +111,16 @@ std::shared_ptr<fe::graph::Graph> backward_graph(const AttentionShape& s, cudnnH
 struct Attention::Plans {
   Handle<CudnnTraits> handle;
   AttentionShape shape;
-  std::shared_ptr<fe::graph::Graph> forward, backward;
+  std::shared_ptr<fe::graph::Graph> forward_plan, backward_plan;
+
+  fe::graph::Graph& forward() {
+    if (!forward_plan) forward_plan = forward_graph(shape, handle.get());
+    return *forward_plan;
+  }
+  fe::graph::Graph& backward() {
+    if (!backward_plan) backward_plan = backward_graph(shape, handle.get());
+    return *backward_plan;
+  }
 
   /// Where query, key and value begin in a packed matrix.
   void place(std::unordered_map<std::int64_t, void*>& pack, void* qkv, Uid query, Uid key, Uid value) const {
@@ -126,25 +135,28 @@ struct Attention::Plans {
 Attention::Attention(const AttentionShape& shape) : plans_(std::make_unique<Plans>()) {
   check_dnn(cudnnCreate(plans_->handle.out()), "cudnnCreate");
   plans_->shape = shape;
-  plans_->forward = forward_graph(shape, plans_->handle.get());
-  plans_->backward = backward_graph(shape, plans_->handle.get());
 }
 
 Attention::~Attention() = default;
 
-std::int64_t Attention::forward_workspace_bytes() const {
-  return plans_->forward->get_workspace_size();
+void Attention::prepare() {
+  plans_->forward();
+  plans_->backward();
 }
 
-std::int64_t Attention::backward_workspace_bytes() const {
-  return plans_->backward->get_workspace_size();
+std::int64_t Attention::forward_workspace_bytes() {
+  return plans_->forward().get_workspace_size();
+}
+
+std::int64_t Attention::backward_workspace_bytes() {
+  return plans_->backward().get_workspace_size();
 }
 
 void Attention::forward(const void* qkv, void* out, float* statistics, void* workspace, cudaStream_t stream) {
   check_dnn(cudnnSetStream(plans_->handle.get(), stream), "cudnnSetStream");
   std::unordered_map<std::int64_t, void*> pack{{kOut, out}, {kStatistics, statistics}};
   plans_->place(pack, const_cast<void*>(qkv), kQuery, kKey, kValue);
-  check_dnn(plans_->forward->execute(plans_->handle.get(), pack, workspace), "causal attention, forward");
+  check_dnn(plans_->forward().execute(plans_->handle.get(), pack, workspace), "causal attention, forward");
 }
 
 void Attention::backward(const void* qkv, const void* out, const void* d_out, const float* statistics,
@@ -155,7 +167,7 @@ void Attention::backward(const void* qkv, const void* out, const void* d_out, co
                                                {kStatistics, const_cast<float*>(statistics)}};
   plans_->place(pack, const_cast<void*>(qkv), kQuery, kKey, kValue);
   plans_->place(pack, d_qkv, kDQuery, kDKey, kDValue);
-  check_dnn(plans_->backward->execute(plans_->handle.get(), pack, workspace), "causal attention, backward");
+  check_dnn(plans_->backward().execute(plans_->handle.get(), pack, workspace), "causal attention, backward");
 }
 
 }  // namespace lockstep::cuda

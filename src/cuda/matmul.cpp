@@ -1,16 +1,17 @@
 #include "cuda/matmul.hpp"
 
-#include <cublasLt.h>
-
 #include <algorithm>
 #include <cstring>
 #include <limits>
 #include <vector>
 
+#include <cublasLt.h>
+
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "cuda/device.hpp"
 #include "cuda/error.hpp"
+#include "cuda/memory.hpp"
 #include "cuda/stream.hpp"
 
 namespace lockstep::cuda {
@@ -77,12 +78,13 @@ struct Matmul::Library {
   ~Library() { cublasLtDestroy(handle); }
 };
 
-/// cuBLASLt stores by columns: our row-major result is its transposed one, so its A is our right matrix and its
-/// B our left one.
+/// cuBLASLt stores by columns: our row-major result is its transposed one, so its A is our right matrix and
+/// its B our left one.
 struct Matmul::Plan {
   Handle<MatmulDescTraits> desc;
   Handle<LayoutTraits> right, left, result;
   ChosenAlgorithm chosen;
+  bool has_run = false;
 
   template <class T>
   void set(cublasLtMatmulDescAttributes_t attribute, const T& value) {
@@ -91,18 +93,21 @@ struct Matmul::Plan {
   }
 
   explicit Plan(const MatmulShape& shape) {
-    check_blas(cublasLtMatmulDescCreate(desc.out(), CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
+    check_blas(cublasLtMatmulDescCreate(desc.out(), CUBLAS_COMPUTE_32F, CUDA_R_32F),
+               "cublasLtMatmulDescCreate");
     set(CUBLASLT_MATMUL_DESC_TRANSA, shape.right_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, shape.left_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, library_epilogue(shape.epilogue));
     if (shape.epilogue == Epilogue::bias_gelu || shape.epilogue == Epilogue::gelu_slope_sums ||
         shape.epilogue == Epilogue::gelu_slope)
       set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, shape.columns);
-    const auto make = [&](Handle<LayoutTraits>& layout, std::int64_t rows, std::int64_t columns, bool transposed) {
+    const auto make = [&](Handle<LayoutTraits>& layout, std::int64_t rows, std::int64_t columns,
+                          bool transposed) {
       if (transposed) std::swap(rows, columns);
-      check_blas(cublasLtMatrixLayoutCreate(layout.out(), data_type(shape.number), static_cast<std::uint64_t>(rows),
-                                            static_cast<std::uint64_t>(columns), rows),
-                 "cublasLtMatrixLayoutCreate");
+      check_blas(
+          cublasLtMatrixLayoutCreate(layout.out(), data_type(shape.number), static_cast<std::uint64_t>(rows),
+                                     static_cast<std::uint64_t>(columns), rows),
+          "cublasLtMatrixLayoutCreate");
     };
     make(right, shape.columns, shape.inner, shape.right_transposed);
     make(left, shape.inner, shape.rows, shape.left_transposed);
@@ -124,11 +129,13 @@ struct Matmul::Plan {
     std::memcpy(&algo, &algorithm, sizeof algo);
     const void* const added = shape.adds && operands.added != nullptr ? operands.added : to;
     return cublasLtMatmul(handle, desc.get(), &alpha, operands.right, right.get(), operands.left, left.get(),
-                          &beta, added, result.get(), to, result.get(), &algo, workspace, kWorkspaceBytes, stream);
+                          &beta, added, result.get(), to, result.get(), &algo, workspace, kWorkspaceBytes,
+                          stream);
   }
 };
 
-Matmul::Matmul() : library_(std::make_unique<Library>()), workspace_(kWorkspaceBytes) {}
+Matmul::Matmul(const DeviceMemory& memory)
+    : memory_(memory), library_(std::make_unique<Library>()), workspace_(memory(kWorkspaceBytes)) {}
 
 Matmul::~Matmul() = default;
 
@@ -150,8 +157,8 @@ std::vector<Algorithm> candidates(cublasLtHandle_t handle, const Plan& plan, con
   cublasLtMatmulHeuristicResult_t found[kCandidates];
   int count = 0;
   check_blas(cublasLtMatmulAlgoGetHeuristic(handle, plan.desc.get(), plan.right.get(), plan.left.get(),
-                                            plan.result.get(), plan.result.get(), preference.get(), kCandidates,
-                                            found, &count),
+                                            plan.result.get(), plan.result.get(), preference.get(),
+                                            kCandidates, found, &count),
              what);
   std::vector<Algorithm> algorithms;
   for (int i = 0; i < count; ++i) {
@@ -201,16 +208,17 @@ Matmul::Plan& Matmul::plan(const MatmulShape& shape, const MatmulOperands& opera
   plan->point_at(shape, operands);
   const auto algorithms = candidates(library_->handle, *plan, describe(shape));
   plan->chosen.algorithm = algorithms.front();
-  if (!is_capturing(stream)) {
-    // Adding into the result again and again would spoil it, so such a product is timed into memory of its own.
+  if (!frozen_ && !is_capturing(stream)) {
+    // Adding into the result again and again would spoil it, so such a product is timed into memory of its
+    // own.
     const bool in_place = shape.adds && (operands.added == nullptr || operands.added == operands.result);
-    const DeviceBuffer scratch(in_place ? shape.rows * shape.columns * 2 : 0);
-    void* const to = in_place ? scratch.data() : operands.result;
+    const auto scratch = in_place ? memory_(shape.rows * shape.columns * 2) : nullptr;
+    void* const to = in_place ? scratch.get() : operands.result;
     double best = std::numeric_limits<double>::max();
     for (const Algorithm& algorithm : algorithms) {
       const double seconds = shortest_seconds(
           [&] {
-            return plan->launch(library_->handle, shape, operands, to, algorithm, workspace_.data(), stream);
+            return plan->launch(library_->handle, shape, operands, to, algorithm, workspace_.get(), stream);
           },
           stream);
       if (seconds < 0 || seconds >= best) continue;
@@ -229,27 +237,33 @@ void Matmul::run(const MatmulShape& shape, const MatmulOperands& operands, cudaS
     return;
   }
   Plan& ready = plan(shape, operands, stream);
+  ready.has_run = true;
   ready.point_at(shape, operands);
   check_blas(ready.launch(library_->handle, shape, operands, operands.result, ready.chosen.algorithm,
-                          workspace_.data(), stream),
+                          workspace_.get(), stream),
              describe(shape));
 }
 
-std::map<MatmulShape, ChosenAlgorithm> Matmul::choices() const {
-  std::map<MatmulShape, ChosenAlgorithm> all;
-  for (const auto& [shape, plan] : plans_) all[shape] = plan->chosen;
+Choices Matmul::choices() const {
+  Choices all;
+  for (const auto& [shape, plan] : plans_) {
+    if (plan->has_run) all[shape] = plan->chosen;
+  }
   return all;
 }
 
-void Matmul::choose(const std::map<MatmulShape, ChosenAlgorithm>& choices) {
+void Matmul::choose(const Choices& choices) {
+  plans_.clear();
   for (const auto& [shape, chosen] : choices) {
     auto plan = std::make_unique<Plan>(shape);
     cublasLtMatmulAlgo_t algo;
     std::memcpy(&algo, &chosen.algorithm, sizeof algo);
     cublasLtMatmulHeuristicResult_t result;
-    check_blas(cublasLtMatmulAlgoCheck(library_->handle, plan->desc.get(), plan->right.get(), plan->left.get(),
-                                       plan->result.get(), plan->result.get(), &algo, &result),
-               "cublasLtMatmulAlgoCheck of a stored algorithm");
+    const auto status =
+        cublasLtMatmulAlgoCheck(library_->handle, plan->desc.get(), plan->right.get(), plan->left.get(),
+                                plan->result.get(), plan->result.get(), &algo, &result);
+    if (status != CUBLAS_STATUS_SUCCESS || result.workspaceSize > static_cast<std::size_t>(kWorkspaceBytes))
+      continue;
     plan->chosen = chosen;
     plans_[shape] = std::move(plan);
   }

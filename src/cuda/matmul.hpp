@@ -3,13 +3,12 @@
 #include <array>
 #include <compare>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 
 #include <cuda_runtime_api.h>
-
-#include "cuda/memory.hpp"
 
 namespace lockstep::cuda {
 
@@ -18,15 +17,15 @@ enum class Number { float16, bfloat16 };
 /// What happens to a product before it is stored; the result's rows and columns are those of MatmulShape.
 enum class Epilogue {
   none,
-  bias,           ///< adds bias[column]
-  bias_gelu,       ///< adds bias[column], stores that in `auxiliary`, and applies GELU in its tanh form
-  gelu_slope,      ///< multiplies by GELU's derivative at `auxiliary`
-  gelu_slope_sums, ///< the same, and writes the sums over rows to `bias`
-  left_sums,       ///< also writes the sums over `inner` of the left matrix to `bias`, one a row
+  bias,             ///< adds bias[column]
+  bias_gelu,        ///< adds bias[column], stores that in `auxiliary`, and applies GELU in its tanh form
+  gelu_slope,       ///< multiplies by GELU's derivative at `auxiliary`
+  gelu_slope_sums,  ///< the same, and writes the sums over rows to `bias`
+  left_sums,        ///< also writes the sums over `inner` of the left matrix to `bias`, one a row
 };
 
-/// result [rows, columns] = left [rows, inner] x right [inner, columns], all row-major, in float, rounded once.
-/// A transposed matrix is stored the other way round: left as [inner, rows], right as [columns, inner].
+/// result [rows, columns] = left [rows, inner] x right [inner, columns], all row-major, in float, rounded
+/// once. A transposed matrix is stored the other way round: left as [inner, rows], right as [columns, inner].
 struct MatmulShape {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
@@ -55,18 +54,23 @@ using Algorithm = std::array<std::uint64_t, 8>;
 
 struct ChosenAlgorithm {
   Algorithm algorithm{};
-  double seconds = 0;  ///< of one product, as it was timed; 0 where it came from a file
+  double seconds = 0;  ///< of one product, as it was timed; 0 where it was not
 };
+
+using Choices = std::map<MatmulShape, ChosenAlgorithm>;
+
+/// Gives device memory that is free again when the pointer is gone, in the order of the stream in use.
+using DeviceMemory = std::function<std::shared_ptr<void>(std::int64_t bytes)>;
 
 /// Matrix products through cuBLASLt, each shape with the algorithm that was fastest when it first ran.
 ///
-/// The first run of a shape times the library's candidates on the operands themselves and waits for the device;
-/// inside graph capture the library's first candidate is taken instead. Candidates whose partial sums are not
-/// float are left out. Runs of one shape are bit-equal as long as its algorithm stays, so ranks, and runs that
-/// resume, exchange `choices`. Local; one object serves one stream.
+/// The first run of a shape times the library's candidates on the operands themselves and waits for the
+/// device; inside graph capture, and after freeze(), the library's own first candidate is taken instead.
+/// Candidates whose partial sums are not float are left out. Runs of one shape are bit-equal as long as its
+/// algorithm stays. Local; one object serves one stream.
 class Matmul {
  public:
-  Matmul();
+  explicit Matmul(const DeviceMemory& memory);
   ~Matmul();
   Matmul(const Matmul&) = delete;
   Matmul& operator=(const Matmul&) = delete;
@@ -74,9 +78,13 @@ class Matmul {
   /// Throws ApiError("cuBLASLt", ...) where the library refuses a shape or fails.
   void run(const MatmulShape& shape, const MatmulOperands& operands, cudaStream_t stream);
 
-  std::map<MatmulShape, ChosenAlgorithm> choices() const;
-  /// Shapes of `choices` use these algorithms from now on. Throws ApiError for one that this device refuses.
-  void choose(const std::map<MatmulShape, ChosenAlgorithm>& choices);
+  /// Of the shapes that have run.
+  Choices choices() const;
+  /// These shapes use these algorithms from now on; all others are forgotten. One that this device or version
+  /// of the library refuses is left out.
+  void choose(const Choices& choices);
+  /// No shape is timed any more.
+  void freeze() { frozen_ = true; }
 
   /// What `choices` depend on: library version and device name.
   static std::string identity();
@@ -86,9 +94,11 @@ class Matmul {
   struct Library;
   Plan& plan(const MatmulShape& shape, const MatmulOperands& operands, cudaStream_t stream);
 
+  DeviceMemory memory_;
   std::unique_ptr<Library> library_;
   std::map<MatmulShape, std::unique_ptr<Plan>> plans_;
-  DeviceBuffer workspace_;
+  std::shared_ptr<void> workspace_;
+  bool frozen_ = false;
 };
 
 }  // namespace lockstep::cuda

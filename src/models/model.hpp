@@ -34,8 +34,8 @@ class Model : public torch::nn::Module {
   /// int64, 1 <= t <= the sequence length that it was made for. Other models throw UsageError.
   virtual at::Tensor next_logits(const at::Tensor& tokens);
 
-  /// True where ops of this model choose algorithms by timing (ops/linear.hpp): the trainer then makes all ranks
-  /// choose alike before the first step.
+  /// True where ops of this model choose algorithms by timing (ops/linear.hpp): the trainer then makes all
+  /// ranks choose alike before the first step.
   virtual bool chooses_algorithms() const { return false; }
 
   /// Floating-point operations that training takes for one row, forward and backward; 0: not known.

@@ -3,6 +3,8 @@
 #include <c10/cuda/CUDAStream.h>
 #include <torch/torch.h>
 
+#include <algorithm>
+
 #include "ops/fused_library.hpp"
 #include "ops/kernel_choice.hpp"
 
@@ -24,14 +26,9 @@ cuda::AttentionShape shape_of(const at::Tensor& qkv, std::int64_t sequences, std
   return {sequences, qkv.size(0) / sequences, heads, qkv.size(1) / 3 / heads, number_of(qkv)};
 }
 
-/// The largest divisor of the number of sequences whose scores fit.
 std::int64_t sequences_at_once(const cuda::AttentionShape& shape) {
-  const std::int64_t one = 2 * shape.heads * shape.length * shape.length;
-  std::int64_t most = 1;
-  for (std::int64_t part = 1; part <= shape.batch; ++part) {
-    if (shape.batch % part == 0 && part * one <= kScoresBytes) most = part;
-  }
-  return most;
+  return std::clamp<std::int64_t>(kScoresBytes / (2 * shape.heads * shape.length * shape.length), 1,
+                                  shape.batch);
 }
 
 class FusedAttention : public torch::autograd::Function<FusedAttention> {
@@ -57,16 +54,18 @@ class FusedAttention : public torch::autograd::Function<FusedAttention> {
     const at::Tensor d_out = gradients[0].contiguous();
     const std::int64_t sequences = context->saved_data["sequences"].toInt();
     auto shape = shape_of(saved[0], sequences, context->saved_data["heads"].toInt());
-    shape.batch = sequences_at_once(shape);
-    cuda::Attention& plan = attention_plan(shape);
-    const at::Tensor space = workspace(plan.backward_workspace_bytes(), d_out);
     const at::Tensor d_qkv = at::empty_like(saved[0]);
-    const std::int64_t rows = shape.batch * shape.length;
-    for (std::int64_t first = 0; first < sequences; first += shape.batch) {
-      const auto part = [&](const at::Tensor& all) { return all.narrow(0, first * shape.length, rows).data_ptr(); };
+    const std::int64_t most = sequences_at_once(shape);
+    for (std::int64_t first = 0; first < sequences; first += most) {
+      shape.batch = std::min(most, sequences - first);
+      cuda::Attention& plan = attention_plan(shape);
+      const at::Tensor space = workspace(plan.backward_workspace_bytes(), d_out);
+      const auto part = [&](const at::Tensor& all) {
+        return all.narrow(0, first * shape.length, shape.batch * shape.length).data_ptr();
+      };
       plan.backward(part(saved[0]), part(saved[1]), part(d_out),
-                    saved[2].narrow(0, first, shape.batch).const_data_ptr<float>(), part(d_qkv), space.data_ptr(),
-                    c10::cuda::getCurrentCUDAStream().stream());
+                    saved[2].narrow(0, first, shape.batch).const_data_ptr<float>(), part(d_qkv),
+                    space.data_ptr(), c10::cuda::getCurrentCUDAStream().stream());
     }
     return {d_qkv, at::Tensor(), at::Tensor()};
   }
@@ -77,9 +76,12 @@ class FusedAttention : public torch::autograd::Function<FusedAttention> {
 at::Tensor attention(const at::Tensor& qkv, std::int64_t sequences, std::int64_t heads) {
   TORCH_CHECK(qkv.dim() == 2 && qkv.size(1) % (3 * heads) == 0 &&
                   (sequences == 0 ? qkv.size(0) == 0 : qkv.size(0) % sequences == 0),
-              "attention: qkv ", qkv.sizes(), " does not hold ", sequences, " sequences of ", heads, " heads");
-  const std::int64_t head_width = qkv.size(1) / 3 / heads;
-  if (sequences == 0 || head_width % 8 != 0 || !use_fused(qkv)) return reference::attention(qkv, sequences, heads);
+              "attention: qkv ", qkv.sizes(), " does not hold ", sequences, " sequences of ", heads,
+              " heads");
+  if (sequences == 0) return reference::attention(qkv, sequences, heads);
+  const auto supported = [&] { return attention_supported(shape_of(qkv, sequences, heads)); };
+  if (!use_fused(qkv, supported, "this attention, in cuDNN"))
+    return reference::attention(qkv, sequences, heads);
   return FusedAttention::apply(qkv.contiguous(), sequences, heads);
 }
 
@@ -87,7 +89,8 @@ at::Tensor reference::attention(const at::Tensor& qkv, std::int64_t sequences, s
   const std::int64_t width = qkv.size(1) / 3;
   if (sequences == 0) return qkv.narrow(1, 0, width);
   const std::int64_t length = qkv.size(0) / sequences;
-  const auto parts = qkv.view({sequences, length, 3, heads, width / heads}).permute({2, 0, 3, 1, 4}).unbind(0);
+  const auto parts =
+      qkv.view({sequences, length, 3, heads, width / heads}).permute({2, 0, 3, 1, 4}).unbind(0);
   const at::Tensor out = at::scaled_dot_product_attention(parts[0], parts[1], parts[2], {}, 0.0, true);
   return out.transpose(1, 2).reshape({sequences * length, width});
 }

@@ -7,14 +7,15 @@ namespace lockstep::ops::cuda_kernels {
 
 namespace {
 
-constexpr int kRowLanes = 8;            // a block is 32 threads wide and 8 rows high
-constexpr int kUnroll = 4;              // rows in flight of one thread
+constexpr int kRowLanes = 8;  // a block is 32 threads wide and 8 rows high
+constexpr int kUnroll = 4;    // rows in flight of one thread
 constexpr std::int64_t kMostRowBlocks = 256;
 constexpr std::int64_t kLeastRows = 64;  // of a row block
-constexpr int kPartLanes = 8;           // threads that add up one column's parts
+constexpr int kPartLanes = 8;            // threads that add up one column's parts
 
 /// d/dx of 0.5 x (1 + tanh(u)), u = sqrt(2 / pi) (x + 0.044715 x^3) (Hendrycks and Gimpel 2016). The quick
-/// exponential and division are good to some 1e-6 here, far within a half; at their ends they give 0 and infinity.
+/// exponential and division are good to some 1e-6 here, far within a half; at their ends they give 0 and
+/// infinity.
 __device__ float gelu_slope(float x) {
   constexpr float kRoot = 0.7978845608028654f;
   constexpr float kCube = 0.044715f;
@@ -40,8 +41,8 @@ __device__ Pack<T, N> round_pack(const float (&values)[N]) {
   return pack;
 }
 
-/// Sums of the rows of `matrix`; with kGelu of its product with GELU's slope at `before`, which takes its place.
-/// Each thread takes N neighbouring columns of every eighth row of its row block.
+/// Sums of the rows of `matrix`; with kGelu of its product with GELU's slope at `before`, which takes its
+/// place. Each thread takes N neighbouring columns of every eighth row of its row block.
 template <class T, int N, bool kGelu>
 __global__ void __launch_bounds__(kWarp* kRowLanes)
     add_rows(T* matrix, const T* before, std::int64_t rows, std::int64_t columns, std::int64_t block_rows,
@@ -92,11 +93,13 @@ __global__ void __launch_bounds__(kWarp* kRowLanes)
 
 /// sums[c] (+)= the parts of column c, in a fixed order.
 template <class T>
-__global__ void add_parts(const float* partial, std::int64_t parts, std::int64_t columns, T* sums, bool adds) {
+__global__ void add_parts(const float* partial, std::int64_t parts, std::int64_t columns, T* sums,
+                          bool adds) {
   const std::int64_t column = std::int64_t{blockIdx.x} * kWarp + threadIdx.x;
   float sum = 0;
   if (column < columns) {
-    for (std::int64_t part = threadIdx.y; part < parts; part += kPartLanes) sum += partial[part * columns + column];
+    for (std::int64_t part = threadIdx.y; part < parts; part += kPartLanes)
+      sum += partial[part * columns + column];
   }
   __shared__ float shared[kPartLanes][kWarp];
   shared[threadIdx.y][threadIdx.x] = sum;
@@ -125,8 +128,8 @@ void launch(const ColumnSums& a, void* matrix, const void* before, cudaStream_t 
       constexpr int N = decltype(width)::value;
       const dim3 grid(blocks_for(a.columns, kWarp * N), static_cast<unsigned>(blocks));
       add_rows<T, N, kGelu><<<grid, dim3(kWarp, kRowLanes), 0, stream>>>(
-          static_cast<T*>(matrix), static_cast<const T*>(before), a.rows, a.columns, (a.rows + blocks - 1) / blocks,
-          a.partial);
+          static_cast<T*>(matrix), static_cast<const T*>(before), a.rows, a.columns,
+          (a.rows + blocks - 1) / blocks, a.partial);
     };
     const bool wide = a.columns % kWide<T> == 0 && is_aligned(matrix) && is_aligned(before);
     if (blocks > 0 && wide) run(std::integral_constant<int, kWide<T>>{});

@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include "ops/element.hpp"
+#include "ops/kernel_choice.hpp"
 #include "ops/kernels.hpp"
 
 namespace lockstep::ops {
@@ -74,7 +75,7 @@ at::Tensor log_probabilities(const at::Tensor& logits, std::int64_t classes) {
 at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets, std::int64_t classes) {
   if (classes == -1 && logits.dim() == 2) classes = logits.size(1);
   check_rows(logits, targets, classes);
-  if (!logits.is_cuda()) return reference::cross_entropy_sum(logits, targets, classes);
+  if (!logits.is_cuda() || !fused_allowed()) return reference::cross_entropy_sum(logits, targets, classes);
   return FusedCrossEntropy::apply(logits.contiguous(), targets.contiguous(), classes);
 }
 

@@ -91,7 +91,8 @@ at::Tensor embedding(const at::Tensor& tokens, const at::Tensor& token_weight,
               "embedding: token weight ", token_weight.scalar_type(), " ", token_weight.sizes(),
               " and position weight ", position_weight.scalar_type(), " ", position_weight.sizes(),
               " do not fit tokens ", tokens.sizes());
-  if (!tokens.is_cuda() || !fused_allowed()) return reference::embedding(tokens, token_weight, position_weight);
+  if (!tokens.is_cuda() || !fused_allowed())
+    return reference::embedding(tokens, token_weight, position_weight);
   constexpr std::int64_t kMost = (std::int64_t{1} << 31) - 1;
   TORCH_CHECK(tokens.numel() <= kMost && token_weight.size(0) < kMost, "embedding: ", tokens.numel(),
               " tokens or a vocabulary of ", token_weight.size(0), " are more than ", kMost);

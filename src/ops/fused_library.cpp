@@ -6,10 +6,16 @@
 #include <map>
 #include <memory>
 
+#include "base/error.hpp"
+
 namespace lockstep::ops {
 
 cuda::Matmul& matmul() {
-  static auto* const products = new cuda::Matmul;
+  static auto* const products = new cuda::Matmul([](std::int64_t bytes) {
+    const auto block = std::make_shared<at::Tensor>(
+        at::empty({bytes}, at::TensorOptions().device(at::kCUDA).dtype(at::kByte)));
+    return std::shared_ptr<void>(block, block->data_ptr());
+  });
   return *products;
 }
 
@@ -18,6 +24,19 @@ cuda::Attention& attention_plan(const cuda::AttentionShape& shape) {
   auto& plan = (*plans)[shape];
   if (!plan) plan = std::make_unique<cuda::Attention>(shape);
   return *plan;
+}
+
+bool attention_supported(const cuda::AttentionShape& shape) {
+  static auto* const known = new std::map<cuda::AttentionShape, bool>;
+  const auto found = known->find(shape);
+  if (found != known->end()) return found->second;
+  bool supported = true;
+  try {
+    attention_plan(shape).prepare();
+  } catch (const ApiError&) {
+    supported = false;
+  }
+  return (*known)[shape] = supported;
 }
 
 cuda::Number number_of(const at::Tensor& tensor) {

@@ -7,12 +7,15 @@
 
 namespace lockstep::ops {
 
-/// The matrix products of this process, which drives one device. Never destroyed: at the process's end the CUDA
-/// context may be gone first.
+/// The matrix products of this process, which drives one device. Never destroyed: at the process's end the
+/// CUDA context may be gone first.
 cuda::Matmul& matmul();
 
 /// The attention plans of one shape; builds them at its first use, which takes seconds.
 cuda::Attention& attention_plan(const cuda::AttentionShape& shape);
+
+/// Whether cuDNN has a forward and a backward pass for this shape on this device. Builds them.
+bool attention_supported(const cuda::AttentionShape& shape);
 
 /// The cuda room's name of a tensor's type; half or bfloat16 only.
 cuda::Number number_of(const at::Tensor& tensor);

@@ -35,7 +35,8 @@ void for_each_part(const HeadInput& input, Body body) {
   for (std::int64_t first = 0; first < rows; first += most) {
     const std::int64_t count = std::min(most, rows - first);
     at::Tensor part = logits.narrow(0, 0, count);
-    multiply({.left = input.x.narrow(0, first, count), .right = input.weight, .right_transposed = true}, part);
+    multiply({.left = input.x.narrow(0, first, count), .right = input.weight, .right_transposed = true},
+             part);
     body(part, first, count);
   }
 }
@@ -43,7 +44,8 @@ void for_each_part(const HeadInput& input, Body body) {
 class FusedHeadLoss : public torch::autograd::Function<FusedHeadLoss> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
-                            const at::Tensor& targets, std::int64_t classes, const at::Tensor& loss_gradient) {
+                            const at::Tensor& targets, std::int64_t classes,
+                            const at::Tensor& loss_gradient) {
     const HeadInput input{x, weight, targets, classes};
     const at::Tensor losses = at::empty({x.size(0)}, x.options().dtype(at::kFloat));
     const at::Tensor d_x = at::empty_like(x);
@@ -81,8 +83,11 @@ at::Tensor head_loss(const HeadInput& input, const at::Tensor& loss_gradient) {
                   input.classes <= input.weight.size(0),
               "head_loss: x ", input.x.sizes(), ", weight ", input.weight.sizes(), ", targets ",
               input.targets.sizes(), " and ", input.classes, " classes do not fit together");
-  const bool even = input.x.size(1) % 8 == 0 && input.weight.size(0) % 8 == 0;  // as in linear.cpp
-  if (!even || !use_fused(input.x)) return reference::head_loss(input);
+  const auto even = [&] {
+    return input.x.size(1) % 8 == 0 && input.weight.size(0) % 8 == 0;
+  };  // as in linear.cpp
+  if (!use_fused(input.x, even, "an output head whose width is no multiple of 8"))
+    return reference::head_loss(input);
   const HeadInput ready{input.x.contiguous(), input.weight, input.targets.contiguous(), input.classes};
   if (loss_gradient.defined() && at::GradMode::is_enabled()) {
     return FusedHeadLoss::apply(ready.x, ready.weight, ready.targets, ready.classes, loss_gradient);

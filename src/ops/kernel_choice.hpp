@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
+
 namespace lockstep::ops {
 
 /// Which of its two forms an op of a transformer takes.
@@ -18,7 +20,8 @@ void set_kernels(Kernels kernels);
 bool fused_allowed();
 
 /// True where the fused form is to be used for activations like `x`: half or bfloat16 on a GPU of compute
-/// capability 8.0 or newer. Throws UsageError where Kernels::fused cannot be had.
-bool use_fused(const at::Tensor& x);
+/// capability 8.0 or newer, where `supported()` says that there is one. Throws UsageError where
+/// Kernels::fused cannot be had; `what` is then the thing that has no fused form.
+bool use_fused(const at::Tensor& x, const std::function<bool()>& supported, const char* what);
 
 }  // namespace lockstep::ops

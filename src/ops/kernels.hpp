@@ -53,7 +53,8 @@ void sum_floats(const float* values, std::int64_t count, float* sum, cudaStream_
 void normalise(const Matrix& in, std::int64_t inner, const float* scale, const float* shift,
                std::int64_t channels, void* out, Element out_element, cudaStream_t stream);
 
-/// Row blocks that column_sums() cuts `rows` rows into; a function of nothing else, so that sums have one order.
+/// Row blocks that column_sums() cuts `rows` rows into; a function of nothing else, so that sums have one
+/// order.
 std::int64_t row_blocks(std::int64_t rows);
 
 /// Where sums over the rows of a matrix [rows, columns] go.

@@ -16,7 +16,7 @@ struct Normalised {
 /// that adds to `passed` instead of x lets the backward pass form both gradients of x in one kernel, which
 /// reads and writes each once; either result may be left unused. Gradients of `weight` and `bias` are added
 /// into their `grad()` where it is there (GradientRange). Zero rows are allowed. Fused on CUDA, with the same
-/// bits on every run and card; elsewhere the reference. Throws c10::Error for shapes and types that do not
+/// bits on every run; elsewhere the reference. Throws c10::Error for shapes and types that do not
 /// fit.
 Normalised layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double epsilon);
 

@@ -15,8 +15,8 @@ using cuda::Epilogue;
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
-/// d_weight = d_out^T x, and d_bias = the sums over rows of d_out where `bias` takes a gradient: both returned
-/// as autograd wants them, undefined where they went straight into the parameter's own gradient.
+/// d_weight = d_out^T x, and d_bias = the sums over rows of d_out where `bias` takes a gradient: both
+/// returned as autograd wants them, undefined where they went straight into the parameter's own gradient.
 struct WeightGradients {
   at::Tensor weight, bias;
 };
@@ -26,11 +26,12 @@ WeightGradients weight_gradients(const at::Tensor& d_out, const at::Tensor& x, c
   const GradientRange d_weight(weight);
   const GradientRange d_bias(bias);
   WeightGradients result;
-  if (!d_weight.needed()) return result;
-  Product product{.left = d_out, .left_transposed = true, .right = x};
-  if (d_weight.direct()) product.added = d_weight.target();
-  multiply(product, d_weight.target());
-  result.weight = d_weight.result();
+  if (d_weight.needed()) {
+    Product product{.left = d_out, .left_transposed = true, .right = x};
+    if (d_weight.direct()) product.added = d_weight.target();
+    multiply(product, d_weight.target());
+    result.weight = d_weight.result();
+  }
   if (!d_bias.needed()) return result;
   column_sums(d_out, d_bias.target(), d_bias.direct());
   result.bias = d_bias.result();
@@ -72,8 +73,8 @@ class FusedLinear : public torch::autograd::Function<FusedLinear> {
 class FusedMlp : public torch::autograd::Function<FusedMlp> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& in_weight,
-                            const at::Tensor& in_bias, const at::Tensor& out_weight, const at::Tensor& out_bias,
-                            const at::Tensor& residual) {
+                            const at::Tensor& in_bias, const at::Tensor& out_weight,
+                            const at::Tensor& out_bias, const at::Tensor& residual) {
     const at::Tensor before = at::empty({x.size(0), in_weight.size(0)}, x.options());  // what goes into GELU
     const at::Tensor hidden = at::empty_like(before);
     const at::Tensor out = at::empty({x.size(0), out_weight.size(0)}, x.options());
@@ -119,7 +120,9 @@ class FusedMlp : public torch::autograd::Function<FusedMlp> {
 /// Rows of products must begin at multiples of 16 bytes.
 bool is_fused(const at::Tensor& x, const at::Tensor& weight) {
   constexpr std::int64_t kUnit = 8;
-  return weight.size(0) % kUnit == 0 && weight.size(1) % kUnit == 0 && use_fused(x);
+  return use_fused(
+      x, [&] { return weight.size(0) % kUnit == 0 && weight.size(1) % kUnit == 0; },
+      "linear layers whose widths are no multiple of 8");
 }
 
 }  // namespace

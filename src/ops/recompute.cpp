@@ -11,11 +11,13 @@ using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 using Body = std::function<at::Tensor(const at::Tensor&)>;
 
-/// Autograd's own threads know nothing of the forward pass's autocast: it is put up again around the second run.
+/// Autograd's own threads know nothing of the forward pass's autocast: it is put up again around the second
+/// run.
 class AutocastAgain {
  public:
   AutocastAgain(bool enabled, at::ScalarType type)
-      : enabled_(enabled), was_enabled_(at::autocast::is_autocast_enabled(at::kCUDA)),
+      : enabled_(enabled),
+        was_enabled_(at::autocast::is_autocast_enabled(at::kCUDA)),
         was_type_(at::autocast::get_autocast_dtype(at::kCUDA)),
         was_cached_(at::autocast::is_autocast_cache_enabled()) {
     if (!enabled_) return;
@@ -43,7 +45,8 @@ struct Held : torch::CustomClassHolder {
 
 class Recompute : public torch::autograd::Function<Recompute> {
  public:
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const std::shared_ptr<Body>& body) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
+                            const std::shared_ptr<Body>& body) {
     context->save_for_backward({x});
     context->saved_data["body"] = c10::IValue::make_capsule(c10::make_intrusive<Held>(*body));
     context->saved_data["autocast"] = at::autocast::is_autocast_enabled(at::kCUDA);

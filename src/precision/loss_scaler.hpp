@@ -31,8 +31,8 @@ class LossScaler {
 
   /// Forgets the last step's gradients and loss.
   void begin();
-  /// Float scalar on the device: loss_scale / global_count, which the backward passes of this step begin with; for
-  /// models that form gradients along with the loss.
+  /// Float scalar on the device: loss_scale / global_count, which the backward passes of this step begin
+  /// with; for models that form gradients along with the loss.
   at::Tensor gradient_seed(std::int64_t global_count);
   /// Adds `loss_sum` to the step's loss. `global_count`: samples (or tokens) of the whole global batch.
   ScaledLoss scale(const at::Tensor& loss_sum, std::int64_t global_count);

@@ -74,15 +74,16 @@ std::string cache_file() {
   return text(folder, "/lockstep/algorithms-", hex(hash_text(cuda::Matmul::identity())), ".json");
 }
 
-/// The choices that a file holds; none where it is missing, of another library or device, or damaged: then they
-/// are made again.
+/// The choices that a file holds; none where it is missing, of another library or device, or damaged: then
+/// they are made again.
 Choices read(const std::string& path) {
   if (path.empty() || !std::filesystem::exists(path)) return {};
   try {
     const auto stored = nlohmann::json::parse(read_text_file(path));
     if (stored.at("made_for").get<std::string>() == cuda::Matmul::identity()) return from_json(stored);
     log::info(text(path, " was made for ", stored.at("made_for").get<std::string>(), ", this is ",
-                   cuda::Matmul::identity(), "; algorithms are chosen again, and results differ in rounding"));
+                   cuda::Matmul::identity(),
+                   "; algorithms are chosen again, and results differ in rounding"));
   } catch (const std::exception& error) {
     log::info(text(path, " cannot be used (", error.what(), "); algorithms are chosen again"));
   }

@@ -99,7 +99,10 @@ void generate(const config::GenerateSettings& settings, const mpi::Communicator&
                           " on labelled rows, so it cannot generate text; give a run on text"));
   }
   const data::Tokenizer tokenizer = tokenizer_of(settings.run_folder);
-  Learner learner(run.settings, request, std::max<std::int64_t>(1, run.settings.run.steps), place, world);
+  config::TrainSettings plain = run.settings;
+  plain.ops =
+      config::KernelChoice::reference;  // every length is new here, and plans for it would take longer
+  Learner learner(plain, request, std::max<std::int64_t>(1, plain.run.steps), place, world);
   learner.load(run.checkpoint, world);
   learner.model().eval();
   const Writer writer{learner.model(), tokenizer, request.input_shape.at(0), run.settings.precision,

@@ -26,7 +26,8 @@ models::Batch first_rows(const models::Batch& batch, std::int64_t rows) {
 }
 
 /// Greatest memory of Torch's allocator while `run` works on the first rows.
-double peak_bytes(const models::Batch& batch, std::int64_t rows, const std::function<void(const models::Batch&)>& run) {
+double peak_bytes(const models::Batch& batch, std::int64_t rows,
+                  const std::function<void(const models::Batch&)>& run) {
   const auto device = batch.inputs.get_device();
   c10::cuda::CUDACachingAllocator::emptyCache();
   c10::cuda::CUDACachingAllocator::resetPeakStats(device);
@@ -36,11 +37,12 @@ double peak_bytes(const models::Batch& batch, std::int64_t rows, const std::func
 
 }  // namespace
 
-std::string explain_too_large(const models::Batch& batch, const std::function<void(const models::Batch&)>& run) {
+std::string explain_too_large(const models::Batch& batch,
+                              const std::function<void(const models::Batch&)>& run) {
   const std::int64_t rows = batch.inputs.size(0);
   const double total = static_cast<double>(cuda::describe(batch.inputs.get_device()).memory_bytes);
-  const std::string trouble = text("a micro-batch of ", rows, rows == 1 ? " row" : " rows", " does not fit into the ",
-                                   gib(total), " of this GPU");
+  const std::string trouble = text("a micro-batch of ", rows, rows == 1 ? " row" : " rows",
+                                   " does not fit into the ", gib(total), " of this GPU");
   const std::int64_t few = std::max<std::int64_t>(1, rows / 16);
   if (rows < 2) return trouble + "; take a smaller model, shorter rows, or --recompute";
   try {
@@ -50,8 +52,9 @@ std::string explain_too_large(const models::Batch& batch, const std::function<vo
     const double fixed = least - of_row * static_cast<double>(few);
     const auto fits = static_cast<std::int64_t>(std::max(0.0, (kUsable * total - fixed) / of_row));
     if (fits < 1) return trouble + "; take a smaller model, shorter rows, or --recompute";
-    return text(trouble, ": the model takes about ", gib(fixed), " and each row ", gib(of_row), "; about --micro-batch ",
-                std::min(fits, rows - 1), " fits (the rest of a rank's share follows in further micro-batches)");
+    return text(trouble, ": the model takes about ", gib(fixed), " and each row ", gib(of_row),
+                "; about --micro-batch ", std::min(fits, rows - 1),
+                " fits (the rest of a rank's share follows in further micro-batches)");
   } catch (const c10::OutOfMemoryError&) {
     return text(trouble, ", nor do ", 2 * few, " rows; take a smaller --micro-batch or a smaller model");
   }

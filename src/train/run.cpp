@@ -1,5 +1,7 @@
 #include "train/run.hpp"
 
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
 #include <iostream>
 
@@ -13,6 +15,7 @@
 #include "config/validate.hpp"
 #include "hdf5/dataset.hpp"
 #include "mpi/job.hpp"
+#include "ops/kernel_choice.hpp"
 #include "train/run_folder.hpp"
 #include "train/stored_run.hpp"
 #include "train/trainer.hpp"
@@ -57,6 +60,19 @@ void check_eval_fits(const data::DataSet& data, const data::DataSet& eval) {
       ExitCode::bad_data);
 }
 
+/// Which form a transformer's ops take, and why. Throws UsageError where --ops fused cannot be had.
+std::string ops_in_use(const config::TrainSettings& settings, const Place& place) {
+  if (settings.ops == config::KernelChoice::reference) return "reference (--ops reference)";
+  const auto type = settings.precision == config::Precision::fp16   ? at::kHalf
+                    : settings.precision == config::Precision::bf16 ? at::kBFloat16
+                                                                    : at::kFloat;
+  const at::Tensor probe = at::empty({0}, at::TensorOptions().device(place.device).dtype(type));
+  if (ops::use_fused(
+          probe, [] { return true; }, ""))
+    return "fused";
+  return "reference (fused ones need fp16 or bf16 on a GPU of compute capability 8.0 or newer)";
+}
+
 void introduce(const config::TrainSettings& settings, Learner& learner, const Trainer& trainer,
                const Course& course, const Place& place, const mpi::Communicator& world) {
   if (world.rank() != 0) return;
@@ -68,6 +84,7 @@ void introduce(const config::TrainSettings& settings, Learner& learner, const Tr
             << " buckets, overlap " << (settings.reduce.overlap ? "on" : "off") << "\n"
             << "global batch " << settings.global_batch << " = " << world.size() << " ranks, "
             << trainer.accumulation() << " micro-batches a step; CUDA graph: " << trainer.graph() << "\n"
+            << (learner.model().chooses_algorithms() ? text("ops: ", ops_in_use(settings, place), "\n") : "")
             << "data: " << course.data.rows() << " rows"
             << (course.data.tokens() ? text(" of ", course.data.targets_per_row(), " tokens") : "") << " in "
             << course.data.shards().size() << " shards, " << course.order.steps_per_epoch()
@@ -146,6 +163,7 @@ int run_training(const config::TrainSettings& settings, const mpi::Communicator&
   const std::int64_t last_step = last_step_of(settings, order.steps_per_epoch());
 
   Learner learner(settings, data, last_step, place, world);
+  if (settings.ops == config::KernelChoice::fused) ops_in_use(settings, place);
   const RunFolder found = find_run(settings, world);
   if (found.checkpoint) check_same_data(learner.load(*found.checkpoint, world), data, settings.data.path);
   if (found.step >= last_step) return nothing_to_do(settings, found, last_step, world);
@@ -166,7 +184,10 @@ int run_evaluation(const config::EvalSettings& settings, const mpi::Communicator
   const Place place = choose_place(settings.device, world);
   const data::DataSet data = open_everywhere(settings.data, world);
   const StoredRun run = find_stored_run(settings.run_folder, settings.checkpoint, world);
-  Learner learner(run.settings, data, std::max<std::int64_t>(1, run.settings.run.steps), place, world);
+  config::TrainSettings stored = run.settings;
+  if (stored.ops == config::KernelChoice::fused)
+    stored.ops = config::KernelChoice::automatic;  // any device evaluates
+  Learner learner(stored, data, std::max<std::int64_t>(1, stored.run.steps), place, world);
   learner.load(run.checkpoint, world);
   data::Rows rows(data, data::Access::blocks);
   const Evaluation result = evaluate(learner.model(), rows, evaluation_batch(settings.batch, data),

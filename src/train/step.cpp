@@ -8,10 +8,10 @@ namespace lockstep::train {
 void Step::run() {
   scaler_.begin();  // gradients and loss start from zero
   for (std::int64_t micro = 0; micro < accumulation_; ++micro) {
-    models::Batch batch = input_.slot(micro);        // already on the device
+    models::Batch batch = input_.slot(micro);  // already on the device
     batch.loss_gradient = scaler_.gradient_seed(input_.global_count());
-    reducer_.arm(micro + 1 == accumulation_);        // the last backward pass also sends its buckets
-    const models::Loss loss = forward(batch);        // sum over this rank's samples
+    reducer_.arm(micro + 1 == accumulation_);  // the last backward pass also sends its buckets
+    const models::Loss loss = forward(batch);  // sum over this rank's samples
     scaler_.scale(loss.sum, input_.global_count()).backward();
   }
   reducer_.finish();                 // the compute stream now waits for the last bucket

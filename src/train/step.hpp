@@ -28,12 +28,13 @@ class Step {
 
   void run();
 
-  /// Forward and backward passes of the present batch for the sake of what they set up, such as algorithms chosen by
-  /// timing. Nothing is reduced and no weight changes, and the next run() starts from zero gradients. Random numbers are
-  /// drawn. Local.
+  /// Forward and backward passes of the present batch for the sake of what they set up, such as algorithms
+  /// chosen by timing. Nothing is reduced and no weight changes, and the next run() starts from zero
+  /// gradients. Random numbers are drawn. Local.
   void rehearse();
 
-  /// After the device's memory did not suffice for run() or rehearse(): one line that says what would fit. Local.
+  /// After the device's memory did not suffice for run() or rehearse(): one line that says what would fit.
+  /// Local.
   std::string explain_too_large();
 
  private:

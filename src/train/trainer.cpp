@@ -108,7 +108,8 @@ void Trainer::run() {
 }
 
 bool Trainer::chooses_algorithms() const {
-  const bool low = settings_.precision == config::Precision::fp16 || settings_.precision == config::Precision::bf16;
+  const bool low =
+      settings_.precision == config::Precision::fp16 || settings_.precision == config::Precision::bf16;
   return place_.cuda() && low && settings_.ops != config::KernelChoice::reference &&
          learner_.model().chooses_algorithms();
 }

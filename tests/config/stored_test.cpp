@@ -87,12 +87,23 @@ TEST_CASE("settings as text hold one line a flag") {
 TEST_CASE(
     "a resumed run may change exactly its length, intervals, device, paths, loader, progress, graph and "
     "keep") {
-  const std::vector<std::string> may_change = {"data",       "eval-data",        "run",
-                                               "steps",      "epochs",           "resume",
-                                               "device",     "prefetch",         "graph",
-                                               "recompute",  "report-every",     "eval-every",
-                                               "eval-batch", "checkpoint-steps", "keep-checkpoints",
-                                               "progress"};
+  const std::vector<std::string> may_change = {"data",
+                                               "eval-data",
+                                               "run",
+                                               "steps",
+                                               "epochs",
+                                               "resume",
+                                               "device",
+                                               "prefetch",
+                                               "graph",
+                                               "recompute",
+                                               "report-every",
+                                               "eval-every",
+                                               "eval-batch",
+                                               "checkpoint-steps",
+                                               "keep-checkpoints",
+                                               "progress",
+                                               "ops"};
   TrainSettings settings;
   for (const auto& flag : bind(settings)) {
     if (flag.name == "schedule-steps") continue;  // by its own rule, below

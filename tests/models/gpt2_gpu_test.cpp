@@ -65,7 +65,8 @@ Outcome torchs_half() {
 Outcome ours(config::Precision precision) {
   const auto model = make_model();
   const precision::FlatParameters parameters(*model, precision, [](std::int64_t bytes) {
-    const auto memory = std::make_shared<at::Tensor>(at::zeros({bytes}, at::TensorOptions(at::kCUDA).dtype(at::kByte)));
+    const auto memory =
+        std::make_shared<at::Tensor>(at::zeros({bytes}, at::TensorOptions(at::kCUDA).dtype(at::kByte)));
     return std::shared_ptr<void>(memory, memory->data_ptr());
   });
   const precision::AutocastScope autocast(precision, true);
@@ -89,12 +90,16 @@ TEST_CASE("gpt2 124m is torch's in FP32, and in FP16 as near to it as torch's ow
   const Outcome full = ours(config::Precision::fp32);
   CHECK(distance(full.logits, expected.logits) < 1e-4);
   CHECK(full.loss == Approx(expected.loss).epsilon(1e-4));
-  const Outcome autocast = torchs_own(config::Precision::fp16), half = torchs_half(), low = ours(config::Precision::fp16);
-  std::cout << "distance of logits from FP32: ours " << distance(low.logits, expected.logits) << ", torch autocast "
-            << distance(autocast.logits, expected.logits) << ", torch half " << distance(half.logits, expected.logits)
-            << "\nof the loss: ours " << std::abs(low.loss - expected.loss) << ", torch autocast "
-            << std::abs(autocast.loss - expected.loss) << ", torch half " << std::abs(half.loss - expected.loss) << std::endl;
-  const double allowed = std::max(distance(autocast.logits, expected.logits), distance(half.logits, expected.logits));
+  const Outcome autocast = torchs_own(config::Precision::fp16), half = torchs_half(),
+                low = ours(config::Precision::fp16);
+  std::cout << "distance of logits from FP32: ours " << distance(low.logits, expected.logits)
+            << ", torch autocast " << distance(autocast.logits, expected.logits) << ", torch half "
+            << distance(half.logits, expected.logits) << "\nof the loss: ours "
+            << std::abs(low.loss - expected.loss) << ", torch autocast "
+            << std::abs(autocast.loss - expected.loss) << ", torch half "
+            << std::abs(half.loss - expected.loss) << std::endl;
+  const double allowed =
+      std::max(distance(autocast.logits, expected.logits), distance(half.logits, expected.logits));
   CHECK(distance(low.logits, expected.logits) <= allowed);
   CHECK(std::abs(low.loss - expected.loss) <= 1e-3 * expected.loss);
 }

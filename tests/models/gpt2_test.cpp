@@ -27,7 +27,8 @@ models::ModelRequest request() {
 }
 
 models::Batch batch(std::int64_t rows) {
-  return {at::randint(kVocabulary, {rows, kLength}, at::kLong), at::randint(kVocabulary, {rows, kLength}, at::kLong)};
+  return {at::randint(kVocabulary, {rows, kLength}, at::kLong),
+          at::randint(kVocabulary, {rows, kLength}, at::kLong)};
 }
 
 /// Moves every parameter off its initial value, so that no bias is zero and no weight one.
@@ -44,7 +45,8 @@ TEST_CASE("gpt2's loss, gradients and next logits are those of the model written
   perturb(*model);
   const auto data = batch(3);
   const at::Tensor logits = test::plain_logits(*model, data.inputs, kPlain);
-  const at::Tensor expected = at::cross_entropy_loss(logits.flatten(0, 1), data.targets.flatten(), {}, at::Reduction::Sum);
+  const at::Tensor expected =
+      at::cross_entropy_loss(logits.flatten(0, 1), data.targets.flatten(), {}, at::Reduction::Sum);
   expected.backward();
   std::vector<at::Tensor> gradients;
   for (auto& parameter : model->parameters()) gradients.push_back(parameter.grad().clone());
@@ -58,7 +60,8 @@ TEST_CASE("gpt2's loss, gradients and next logits are those of the model written
     CHECK(at::allclose(parameters[i].value().grad(), gradients[i], 1e-4, 1e-5));
   }
   torch::NoGradGuard no_grad;
-  CHECK(at::allclose(model->next_logits(data.inputs.slice(0, 0, 1).slice(1, 0, 5)), logits[0][4], 1e-5, 1e-5));
+  CHECK(
+      at::allclose(model->next_logits(data.inputs.slice(0, 0, 1).slice(1, 0, 5)), logits[0][4], 1e-5, 1e-5));
 }
 
 TEST_CASE("gpt2 with recomputation gives the very loss and gradients that it gives without") {

@@ -14,8 +14,8 @@ struct PlainGpt2 {
   std::int64_t layers, width, heads, vocabulary;
 };
 
-/// GPT-2's logits [sequences, length, vocabulary] written out with torch's plain functions, without any op of this
-/// project, from the parameters of `model`.
+/// GPT-2's logits [sequences, length, vocabulary] written out with torch's plain functions, without any op of
+/// this project, from the parameters of `model`.
 inline at::Tensor plain_logits(models::Model& model, const at::Tensor& tokens, const PlainGpt2& shape) {
   const auto parameters = model.named_parameters();
   const auto get = [&](const std::string& name) { return parameters[name]; };
@@ -31,8 +31,8 @@ inline at::Tensor plain_logits(models::Model& model, const at::Tensor& tokens, c
     const auto qkv = linear(norm(x, "ln1"), "qkv").chunk(3, 2);
     std::vector<at::Tensor> parts;
     for (const auto& part : qkv) {
-      parts.push_back(
-          part.view({tokens.size(0), tokens.size(1), shape.heads, shape.width / shape.heads}).transpose(1, 2));
+      parts.push_back(part.view({tokens.size(0), tokens.size(1), shape.heads, shape.width / shape.heads})
+                          .transpose(1, 2));
     }
     const double root = std::sqrt(static_cast<double>(shape.width / shape.heads));
     at::Tensor scores = at::matmul(parts[0], parts[1].transpose(2, 3)) / root;

@@ -57,14 +57,17 @@ TEST_CASE("fused linear layers are their references, at odd row counts and in bo
   if (!test::gpu_here()) return;
   torch::manual_seed(1);
   for (const auto type : kTypes) {
-    for (const auto& [rows, in, out] : {std::tuple{1, 64, 128}, {5, 8, 24}, {1000, 768, 2304}, {333, 96, 64}}) {
+    for (const auto& [rows, in, out] :
+         {std::tuple{1, 64, 128}, {5, 8, 24}, {1000, 768, 2304}, {333, 96, 64}}) {
       INFO(toString(type) << " " << rows << " x " << in << " -> " << out);
       expect_like_reference([](const Tensors& t) { return ops::linear(t[0], t[1], t[2]); },
                             [](const Tensors& t) { return ops::reference::linear(t[0], t[1], t[2]); },
                             {random({rows, in}, type), random({out, in}, type, 0.1), random({out}, type)});
-      expect_like_reference([](const Tensors& t) { return ops::linear_add(t[0], t[1], t[2], t[3]); },
-                            [](const Tensors& t) { return ops::reference::linear_add(t[0], t[1], t[2], t[3]); },
-                            {random({rows, in}, type), random({out, in}, type, 0.1), random({out}, type), random({rows, out}, type)});
+      expect_like_reference(
+          [](const Tensors& t) { return ops::linear_add(t[0], t[1], t[2], t[3]); },
+          [](const Tensors& t) { return ops::reference::linear_add(t[0], t[1], t[2], t[3]); },
+          {random({rows, in}, type), random({out, in}, type, 0.1), random({out}, type),
+           random({rows, out}, type)});
     }
   }
 }
@@ -76,8 +79,12 @@ TEST_CASE("the fused MLP is its reference", "[gpu]") {
     for (const auto& [rows, width] : {std::pair{1, 64}, {77, 16}, {1000, 768}}) {
       INFO(toString(type) << " " << rows << " x " << width);
       expect_like_reference(
-          [](const Tensors& t) { return ops::mlp_add(t[0], {t[1], t[2], t[3], t[4]}, t[5]); },
-          [](const Tensors& t) { return ops::reference::mlp_add(t[0], {t[1], t[2], t[3], t[4]}, t[5]); },
+          [](const Tensors& t) {
+            return ops::mlp_add(t[0], {t[1], t[2], t[3], t[4]}, t[5]);
+          },
+          [](const Tensors& t) {
+            return ops::reference::mlp_add(t[0], {t[1], t[2], t[3], t[4]}, t[5]);
+          },
           {random({rows, width}, type), random({4 * width, width}, type, 0.1), random({4 * width}, type),
            random({width, 4 * width}, type, 0.1), random({width}, type), random({rows, width}, type)});
     }
@@ -88,7 +95,8 @@ TEST_CASE("weight gradients are added to the gradient that is there, and none is
   if (!test::gpu_here()) return;
   torch::manual_seed(3);
   const at::Tensor x = random({40, 64}, at::kHalf), d_out = random({40, 128}, at::kHalf);
-  at::Tensor weight = random({128, 64}, at::kHalf, 0.1).requires_grad_(), bias = random({128}, at::kHalf).requires_grad_();
+  at::Tensor weight = random({128, 64}, at::kHalf, 0.1).requires_grad_(),
+             bias = random({128}, at::kHalf).requires_grad_();
   ops::linear(x, weight, bias).backward(d_out);
   const at::Tensor once = weight.grad().clone(), once_bias = bias.grad().clone();
   weight.mutable_grad() = torch::ones_like(weight);
@@ -106,7 +114,8 @@ TEST_CASE("fused attention is its reference, for lengths that are no multiple of
   for (const auto type : kTypes) {
     for (const auto& [sequences, length, heads, width] :
          {std::tuple{1, 64, 1, 64}, {2, 1024, 12, 768}, {3, 200, 2, 128}, {5, 33, 4, 64}, {1, 1, 2, 32}}) {
-      INFO(toString(type) << " " << sequences << " x " << length << ", " << heads << " heads of " << width / heads);
+      INFO(toString(type) << " " << sequences << " x " << length << ", " << heads << " heads of "
+                          << width / heads);
       const std::int64_t s = sequences, h = heads;
       expect_like_reference([&](const Tensors& t) { return ops::attention(t[0], s, h); },
                             [&](const Tensors& t) { return ops::reference::attention(t[0], s, h); },
@@ -131,14 +140,17 @@ TEST_CASE("attention and linear layers give the same bits twice", "[gpu]") {
   for (std::size_t i = 0; i < first.size(); ++i) CHECK(at::equal(first[i], second[i]));
 }
 
-TEST_CASE("the head's loss and gradients in one pass are those of the reference, over several parts", "[gpu]") {
+TEST_CASE("the head's loss and gradients in one pass are those of the reference, over several parts",
+          "[gpu]") {
   if (!test::gpu_here()) return;
   torch::manual_seed(6);
-  for (const auto& [rows, padded, classes] : {std::tuple{7, 256, 200}, {1024, 384, 257}, {12000, 50304, 50257}}) {
+  for (const auto& [rows, padded, classes] :
+       {std::tuple{7, 256, 200}, {1024, 384, 257}, {12000, 50304, 50257}}) {
     INFO(rows << " rows, " << classes << " of " << padded);
     const at::Tensor x = random({rows, 64}, at::kHalf), weight = random({padded, 64}, at::kHalf, 0.2);
     const at::Tensor targets = at::randint(classes, {rows}, at::TensorOptions(at::kCUDA).dtype(at::kLong));
-    const at::Tensor seed = torch::full({}, 4096.0f / static_cast<float>(rows), at::TensorOptions().device(at::kCUDA));
+    const at::Tensor seed =
+        torch::full({}, 4096.0f / static_cast<float>(rows), at::TensorOptions().device(at::kCUDA));
     at::Tensor a = x.clone().requires_grad_(), w = weight.clone().requires_grad_();
     w.mutable_grad() = torch::zeros_like(weight);
     const at::Tensor loss = ops::head_loss({a, w, targets, classes}, seed);
@@ -150,7 +162,8 @@ TEST_CASE("the head's loss and gradients in one pass are those of the reference,
     CHECK(relative_to_size(a.grad(), b.grad()) < 3e-3);
     CHECK(relative_to_size(w.grad(), v.grad()) < 3e-3);
     torch::NoGradGuard no_grad;
-    CHECK(ops::head_loss({x, weight, targets, classes}, {}).item<float>() == Approx(loss.item<float>()).epsilon(1e-6));
+    CHECK(ops::head_loss({x, weight, targets, classes}, {}).item<float>() ==
+          Approx(loss.item<float>()).epsilon(1e-6));
   }
 }
 
@@ -167,7 +180,8 @@ TEST_CASE("GELU's fused backward pass and column sums are the references'", "[gp
   if (!test::gpu_here()) return;
   torch::manual_seed(7);
   for (const auto type : {at::kHalf, at::kBFloat16, at::kFloat}) {
-    for (const auto& [rows, columns] : {std::pair{0, 8}, {1, 1}, {3, 33}, {1000, 64}, {70001, 24}, {4096, 3072}}) {
+    for (const auto& [rows, columns] :
+         {std::pair{0, 8}, {1, 1}, {3, 33}, {1000, 64}, {70001, 24}, {4096, 3072}}) {
       INFO(toString(type) << " " << rows << " x " << columns);
       const at::Tensor before = random({rows, columns}, type, 3), gradient = random({rows, columns}, type);
       at::Tensor seen = gradient.clone(), sums = torch::ones({columns}, gradient.options());

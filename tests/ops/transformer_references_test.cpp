@@ -26,8 +26,9 @@ TEST_CASE("linear layers pass finite differences, with and without a residual, a
   for (const std::int64_t rows : {0, 1, 5}) {
     INFO(rows);
     const at::Tensor weighing = random({rows, 4});
-    test::expect_slopes([&](const Tensors& in) { return (ops::linear(in[0], in[1], in[2]) * weighing).sum(); },
-                        {random({rows, 3}), random({4, 3}), random({4})});
+    test::expect_slopes(
+        [&](const Tensors& in) { return (ops::linear(in[0], in[1], in[2]) * weighing).sum(); },
+        {random({rows, 3}), random({4, 3}), random({4})});
     test::expect_slopes(
         [&](const Tensors& in) { return (ops::linear_add(in[0], in[1], in[2], in[3]) * weighing).sum(); },
         {random({rows, 3}), random({4, 3}), random({4}), random({rows, 4})});
@@ -49,7 +50,7 @@ TEST_CASE("attention passes finite differences and is causal softmax attention w
   const at::Tensor out = ops::attention(qkv, kSequences, kHeads).view({kSequences, kLength, kHeads, 2});
   const at::Tensor parts = qkv.view({kSequences, kLength, 3, kHeads, 2});
   for (std::int64_t t = 0; t < kLength; ++t) {
-    const at::Tensor query = parts[1][t][0][2];                     // sequence 1, head 2
+    const at::Tensor query = parts[1][t][0][2];  // sequence 1, head 2
     const at::Tensor keys = parts[1].slice(0, 0, t + 1).select(1, 1).select(1, 2);
     const at::Tensor values = parts[1].slice(0, 0, t + 1).select(1, 2).select(1, 2);
     const at::Tensor weights = at::softmax(at::mv(keys, query) / std::sqrt(2.0), 0);
@@ -63,7 +64,11 @@ TEST_CASE("the head's loss passes finite differences and leaves padding out of t
   torch::manual_seed(3);
   const at::Tensor targets = at::tensor({0, 4, 2}, at::kLong);
   const at::Tensor x = random({3, 4}), weight = random({8, 4});
-  test::expect_slopes([&](const Tensors& in) { return ops::head_loss({in[0], in[1], targets, 5}, {}); }, {x, weight});
+  test::expect_slopes(
+      [&](const Tensors& in) {
+        return ops::head_loss({in[0], in[1], targets, 5}, {});
+      },
+      {x, weight});
   const at::Tensor expected =
       at::cross_entropy_loss(at::linear(x, weight).slice(1, 0, 5), targets, {}, at::Reduction::Sum);
   CHECK(ops::head_loss({x, weight, targets, 5}, {}).item<double>() == Approx(expected.item<double>()));
@@ -92,13 +97,17 @@ TEST_CASE("recompute gives the gradients of what it wraps, of its input and of p
       {random({3, 4})});
   const at::Tensor x = random({3, 4});
   inside.mutable_grad() = at::Tensor();
-  ops::recompute([&](const at::Tensor& in) { return (in * inside).sin(); }, x.clone().requires_grad_()).sum().backward();
+  ops::recompute([&](const at::Tensor& in) { return (in * inside).sin(); }, x.clone().requires_grad_())
+      .sum()
+      .backward();
   CHECK(test::is_near(inside.grad(), (x * (x * inside).cos()).sum(0).detach(), 1e-12, 1e-12));
 }
 
 TEST_CASE("--ops fused is refused where nothing fused can run") {
   ops::set_kernels(ops::Kernels::fused);
-  CHECK_THROWS_WITH(ops::use_fused(torch::zeros({1}, at::kHalf)), test::contains("--ops fused needs fp16 or bf16 on a GPU"));
+  const auto yes = [] { return true; };
+  CHECK_THROWS_WITH(ops::use_fused(torch::zeros({1}, at::kHalf), yes, "x"),
+                    test::contains("--ops fused needs fp16 or bf16 on a GPU"));
   ops::set_kernels(ops::Kernels::automatic);
-  CHECK_FALSE(ops::use_fused(torch::zeros({1}, at::kHalf)));
+  CHECK_FALSE(ops::use_fused(torch::zeros({1}, at::kHalf), yes, "x"));
 }

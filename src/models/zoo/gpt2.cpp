@@ -15,15 +15,16 @@ namespace lockstep::models {
 
 namespace {
 
-constexpr double kEpsilon = 1e-5;          // of the normalisations
-constexpr std::int64_t kPadding = 128;     // the vocabulary grows to a multiple: matrix units like round sizes
+constexpr double kEpsilon = 1e-5;       // of the normalisations
+constexpr std::int64_t kPadding = 128;  // the vocabulary grows to a multiple: matrix units like round sizes
 constexpr double kInitialDeviation = 0.02;
 
 struct Size {
   const char* name;
   std::int64_t layers, width, heads;
 };
-constexpr Size kSizes[] = {{"124m", 12, 768, 12}, {"350m", 24, 1024, 16}, {"774m", 36, 1280, 20}, {"1.5b", 48, 1600, 25}};
+constexpr Size kSizes[] = {
+    {"124m", 12, 768, 12}, {"350m", 24, 1024, 16}, {"774m", 36, 1280, 20}, {"1.5b", 48, 1600, 25}};
 
 struct Shape {
   std::int64_t layers, width, heads, context, vocabulary;
@@ -35,10 +36,12 @@ class Block : public torch::nn::Module {
  public:
   explicit Block(const Shape& s)
       : heads_(s.heads),
-        ln1_(register_module("ln1", torch::nn::LayerNorm(torch::nn::LayerNormOptions({s.width}).eps(kEpsilon)))),
+        ln1_(register_module("ln1",
+                             torch::nn::LayerNorm(torch::nn::LayerNormOptions({s.width}).eps(kEpsilon)))),
         qkv_(register_module("qkv", torch::nn::Linear(s.width, 3 * s.width))),
         proj_(register_module("proj", torch::nn::Linear(s.width, s.width))),
-        ln2_(register_module("ln2", torch::nn::LayerNorm(torch::nn::LayerNormOptions({s.width}).eps(kEpsilon)))),
+        ln2_(register_module("ln2",
+                             torch::nn::LayerNorm(torch::nn::LayerNormOptions({s.width}).eps(kEpsilon)))),
         fc_(register_module("fc", torch::nn::Linear(s.width, 4 * s.width))),
         out_(register_module("out", torch::nn::Linear(4 * s.width, s.width))) {}
 
@@ -54,7 +57,8 @@ class Block : public torch::nn::Module {
   void initialise(std::int64_t layers) {
     for (auto& layer : {qkv_, proj_, fc_, out_}) {
       const bool adds = layer.ptr() == proj_.ptr() || layer.ptr() == out_.ptr();
-      const double deviation = adds ? kInitialDeviation / std::sqrt(2.0 * static_cast<double>(layers)) : kInitialDeviation;
+      const double deviation =
+          adds ? kInitialDeviation / std::sqrt(2.0 * static_cast<double>(layers)) : kInitialDeviation;
       torch::nn::init::normal_(layer->weight, 0, deviation);
       torch::nn::init::zeros_(layer->bias);
     }
@@ -78,7 +82,8 @@ class Gpt2 : public Model {
     wpe_ = register_parameter("wpe", torch::empty({shape.context, shape.width}));
     for (std::int64_t layer = 0; layer < shape.layers; ++layer)
       blocks_.push_back(register_module("h" + std::to_string(layer), std::make_shared<Block>(shape)));
-    lnf_ = register_module("lnf", torch::nn::LayerNorm(torch::nn::LayerNormOptions({shape.width}).eps(kEpsilon)));
+    lnf_ = register_module("lnf",
+                           torch::nn::LayerNorm(torch::nn::LayerNormOptions({shape.width}).eps(kEpsilon)));
     initialise();
   }
 
@@ -94,7 +99,8 @@ class Gpt2 : public Model {
 
   bool chooses_algorithms() const override { return true; }
 
-  /// 6 N + 12 L C T a token: N parameters, two products forward and four backward each; attention counted in full.
+  /// 6 N + 12 L C T a token: N parameters, two products forward and four backward each; attention counted in
+  /// full.
   double operations_per_sample() const override {
     double parameters_count = 0;
     for (const auto& parameter : parameters()) parameters_count += static_cast<double>(parameter.numel());
@@ -137,8 +143,11 @@ Shape shape_of(const ModelRequest& request) {
     if (settings.size == known.name) size = &known;
   }
   if (size == nullptr)
-    throw UsageError(text("--size '", settings.size, "' is unknown; gpt2 comes as 124m, 350m, 774m and 1.5b"));
-  const auto or_else = [](std::int64_t given, std::int64_t otherwise) { return given > 0 ? given : otherwise; };
+    throw UsageError(
+        text("--size '", settings.size, "' is unknown; gpt2 comes as 124m, 350m, 774m and 1.5b"));
+  const auto or_else = [](std::int64_t given, std::int64_t otherwise) {
+    return given > 0 ? given : otherwise;
+  };
   Shape shape{};
   shape.layers = or_else(settings.layers, size->layers);
   shape.width = or_else(settings.width, size->width);
@@ -153,8 +162,9 @@ Shape shape_of(const ModelRequest& request) {
 
 std::shared_ptr<Model> make_gpt2(const ModelRequest& request) {
   if (!request.tokens || request.input_shape.size() != 1) {
-    throw UsageError("--model gpt2 takes token data, which lockstep pack text makes; the data has rows of another "
-                     "kind: take --model lenet or mlp");
+    throw UsageError(
+        "--model gpt2 takes token data, which lockstep pack text makes; the data has rows of another "
+        "kind: take --model lenet or mlp");
   }
   const Shape shape = shape_of(request);
   if (shape.width % shape.heads != 0) {
