@@ -6,7 +6,8 @@
 
 TOKENS is a folder made by `lockstep pack text --sequence-length 1024`. --text makes rows of 1,024 words of a text instead, plain
 or gzip, each word's id its rank by frequency, in a vocabulary of 50,257: no tokenizer, but a language's distribution. Modes: ours,
-ours-tf32, compile, graphs, expert, eager, tf32 (perf/peers/gpt2.py). Every side trains from the same distribution of
+ours-tf32, -bf16, -recompute, -no-overlap; ours-one: one rank; ours-apart: as many runs of one rank at once as there are ranks, the
+same step without reduction; compile, graphs, expert, eager, tf32: perf/peers/gpt2.py. Every side trains from the same distribution of
 initial weights on the same rows in the same order; ours is the whole program: shards, loader, metrics. A figure counts
 only when the losses of all sides fall, and agree within 3 % at the last step. Prints a table and one JSON line;
 perf/README.md states the formulas. Needs python3 with PyTorch of the same wheel and h5py.
@@ -48,7 +49,7 @@ def write_words(path, folder):
 
 
 class UsedMemory:
-    """The greatest memory in use on GPU 0 while the block runs, above what was in use before, in GiB."""
+    """The greatest memory in use on the first visible GPU while the block runs, above what was in use before, in GiB."""
 
     def __enter__(self):
         self.peak, self.base, self.done = 0.0, self.read(), threading.Event()
@@ -69,29 +70,40 @@ class UsedMemory:
         try:
             import pynvml
             pynvml.nvmlInit()
-            return pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(0)).used / 2**30
+            first = int(os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0])
+            return pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(first)).used / 2**30
         except Exception:   # the figure is an extra
             return 0.0
 
 
-def ours(arguments, size, batch, extra=()):
+def ours(arguments, size, batch, extra=(), ranks=1, apart=1):
+    """One run of `ranks` ranks; with `apart` that many such runs at once, each on a GPU of its own, of which the slowest counts."""
     with tempfile.TemporaryDirectory() as folder:
-        run = pathlib.Path(folder) / "run"
-        command = [arguments.binary, "train", "--model", "gpt2", "--size", size, "--data", arguments.data, "--run", str(run),
-                   "--device", "cuda", "--global-batch", str(batch * arguments.ranks), "--steps", str(STEPS), "--shuffle", "none",
-                   "--lr", "1e-4", "--clip-norm", "1", "--report-every", "5", "--progress", "off", *extra]
-        if arguments.ranks > 1:
-            command = ["mpirun", "-np", str(arguments.ranks), "--bind-to", "none", *command]
+        runs, started = [pathlib.Path(folder) / f"run-{number}" for number in range(apart)], []
         with UsedMemory() as memory:
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    lines = [line for line in lines if line["step"] % 5 == 0]   # skipped steps are reported beside these
-    timed = lines[-5:]
-    seconds = statistics.mean(line["step_seconds"] for line in timed)
-    return {"step_ms": round(seconds * 1e3, 3), "tokens_per_second_per_gpu": round(batch * 1024 / seconds),
+            for number, run in enumerate(runs):
+                command = [arguments.binary, "train", "--model", "gpt2", "--size", size, "--data", arguments.data, "--run", str(run),
+                           "--device", "cuda", "--global-batch", str(batch * ranks), "--steps", str(STEPS), "--shuffle", "none", "--lr",
+                           "1e-4", "--clip-norm", "1", "--report-every", "5", "--progress", "off", *extra]
+                if ranks > 1:
+                    command = ["mpirun", "-np", str(ranks), "--bind-to", "none", *command]
+                variables = {**os.environ, "CUDA_VISIBLE_DEVICES": str(number)} if apart > 1 else None
+                started.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, env=variables))
+            if any([process.wait() != 0 for process in started]):
+                return {"error": "lockstep failed"}
+        reports = [[json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()] for run in runs]
+    reports = [[line for line in lines if line["step"] % 5 == 0] for lines in reports]   # skipped steps are reported beside these
+    seconds = max(statistics.mean(line["step_seconds"] for line in lines[-5:]) for lines in reports)
+    lines = reports[0]
+    return {"step_ms": round(seconds * 1e3, 3), "tokens_per_second_per_gpu": round(batch * LENGTH / seconds),
             "peak_reserved_gib": round(lines[-1]["memory_bytes"] / 2**30, 2), "used_gib": round(memory.peak, 2),
             "losses": [line["loss"] for line in lines], "mfu": lines[-1].get("mfu"),
-            "data_wait_ms": round(1e3 * statistics.median(line["data_wait_seconds"] for line in timed), 3)}
+            "data_wait_ms": round(1e3 * statistics.median(line["data_wait_seconds"] for line in lines[-5:]), 3)}
+
+
+OURS = {"ours": {}, "ours-tf32": {"extra": ("--precision", "tf32")}, "ours-bf16": {"extra": ("--precision", "bf16")},
+        "ours-recompute": {"extra": ("--recompute",)}, "ours-no-overlap": {"extra": ("--no-overlap",)},
+        "ours-one": {"ranks": 1}, "ours-apart": {"ranks": 1, "apart": True}}
 
 
 def peer(arguments, mode, size, batch):
@@ -125,10 +137,14 @@ def measure(arguments, size, batch, modes):
     check_rows(arguments, batch)
     rows = {}
     for mode in modes.split("+") * arguments.rounds:
-        result = ours(arguments, size, batch) if mode == "ours" else \
-            ours(arguments, size, batch, ("--precision", "tf32")) if mode == "ours-tf32" else peer(arguments, mode, size, batch)
+        if mode in OURS:
+            change = {"ranks": arguments.ranks, **OURS[mode]}
+            change["apart"] = arguments.ranks if change.get("apart") else 1
+            result = ours(arguments, size, batch, **change)
+        else:
+            result = peer(arguments, mode, size, batch)
         rows.setdefault(mode, []).append(result)
-        print(f"  {size} batch {batch} {mode:9s} {result.get('tokens_per_second_per_gpu', 0):9,.0f} tokens/s "
+        print(f"  {size} batch {batch} {mode:15s} {result.get('tokens_per_second_per_gpu', 0):9,.0f} tokens/s "
               f"{result.get('step_ms', 0):9.3f} ms  {result.get('used_gib', 0):6.2f} GiB in use  {result.get('error', '')}",
               flush=True)
     return rows
