@@ -50,6 +50,7 @@ class Gpt2(nn.Module):
         self.wte, self.wpe = nn.Embedding(padded, width), nn.Embedding(max(length, 1024), width)
         self.h = nn.ModuleList(Block(width, heads) for _ in range(layers))
         self.lnf = nn.LayerNorm(width)
+        self.classes = None   # set it to leave padding out of the softmax: slower, and without effect where the padding is small
         for name, parameter in self.named_parameters():
             if parameter.dim() < 2:
                 if name.endswith("bias"):
@@ -62,9 +63,9 @@ class Gpt2(nn.Module):
         x = self.wte(tokens) + self.wpe.weight[: tokens.size(1)]
         for block in self.h:
             x = block(x)
-        logits = F.linear(self.lnf(x), self.wte.weight)
+        logits = F.linear(self.lnf(x), self.wte.weight)[..., : self.classes]
         # In FP32: half log-probabilities keep their count of tokens in half, which overflows at 65,520.
-        return F.cross_entropy(logits.view(-1, logits.size(-1)).float(), targets.view(-1))
+        return F.cross_entropy(logits.reshape(-1, logits.size(-1)).float(), targets.view(-1))
 
 
 def batches(folder, batch, steps, rank, world, device):
