@@ -114,7 +114,8 @@ def peer(arguments, mode, size, batch):
     with UsedMemory() as memory:
         done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
-        return {"error": done.stderr.strip().splitlines()[-1][:300] if done.stderr.strip() else f"exit {done.returncode}"}
+        lines = done.stderr.strip().splitlines() or [f"exit {done.returncode}"]   # the last line of a CUDA error is advice
+        return {"error": next((line for line in reversed(lines) if "Error:" in line), lines[-1])[:300]}
     result = json.loads(done.stdout.strip().splitlines()[-1])
     losses = result.pop("losses")
     result["losses"] = losses[4::5]   # of the steps that ours reports

@@ -146,7 +146,9 @@ def expert(model, sample):
             p.grad = None
         return loss.detach()
 
-    state = [t.clone() for t in (*params, *masters, *first, *second, *counts, scale, growth)]
+    # Detached: a clone with a history would keep each AccumulateGrad node on this stream, which breaks the capture. On the
+    # host, so that it does not count as this side's memory.
+    state = [t.detach().cpu() for t in (*params, *masters, *first, *second, *counts, scale, growth)]
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -180,6 +182,8 @@ def main():
     torch.set_float32_matmul_precision("high")
     torch.manual_seed(1)
     tokens, targets, vocabulary = batches(folder, batch, steps, rank, world, device)
+    if mode not in ("eager", "compile", "graphs", "expert", "tf32") or (mode == "expert" and world > 1):
+        raise SystemExit(f"mode {mode} at {world} ranks is not known here")
     layers, width, heads = SIZES[size]
     model = Gpt2(layers, width, heads, tokens.size(2), vocabulary).to(device)
     torch.cuda.reset_peak_memory_stats()

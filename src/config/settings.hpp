@@ -70,6 +70,7 @@ struct ReduceSettings {
   bool overlap = true;
   std::int64_t first_bucket_bytes = 1 << 20;
   std::int64_t bucket_bytes = 64 << 20;
+  std::int64_t max_channels = 0;  ///< multiprocessors that NCCL may take; 0: NCCL decides
 };
 
 struct RunSettings {
@@ -82,6 +83,7 @@ struct RunSettings {
   std::int64_t eval_batch = 0;  ///< samples of one forward pass of an evaluation, on one rank; 0: by kind
   std::int64_t checkpoint_steps = 0;  ///< steps between checkpoints; 0: at the end only
   std::int64_t keep_checkpoints = 2;
+  bool check_replicas = false;  ///< compare the ranks' weights and moments before each checkpoint
   ProgressMode progress = ProgressMode::automatic;
 };
 

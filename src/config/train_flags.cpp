@@ -143,7 +143,15 @@ void add_reduce(FlagTable& table, TrainSettings& s) {
       .add("first-bucket-bytes", "BYTES", Bytes{&s.reduce.first_bucket_bytes},
            "size of the first bucket, small so that reduction begins early")
       .in(at_least(1));
-  table.add("bucket-bytes", "BYTES", Bytes{&s.reduce.bucket_bytes}, "size of the others").in(at_least(1));
+  table
+      .add("bucket-bytes", "BYTES", Bytes{&s.reduce.bucket_bytes},
+           "size of the others; each ends with the parameter that makes it that large")
+      .in(at_least(1));
+  table
+      .add("max-channels", "N", &s.reduce.max_channels,
+           "multiprocessors that NCCL may take from the backward pass; 0: NCCL decides")
+      .in(at_least(0))
+      .may_change();
   table
       .add("graph", "MODE", choice(s.graph),
            "capture the whole step as one CUDA graph; auto: where it can be")
@@ -170,6 +178,12 @@ void add_reports(FlagTable& table, RunSettings& s) {
       .may_change();
   table.add("checkpoint-steps", "K", &s.checkpoint_steps, "steps between checkpoints; 0: at the end only")
       .in(at_least(0))
+      .may_change();
+  table
+      .add("check-replicas", "", &s.check_replicas,
+           "before each checkpoint, compare a hash of every rank's weights and moments; exit code 76 where "
+           "they "
+           "differ")
       .may_change();
   table.add("keep-checkpoints", "N", &s.keep_checkpoints, "newest checkpoints that are kept; 0: all")
       .in(at_least(0))

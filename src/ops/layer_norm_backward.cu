@@ -155,7 +155,8 @@ __global__ void __launch_bounds__(backward_threads(kPacks* kWide<T>), 2)
       store(dx + row * columns + c, 0, result);
     }
   }
-  __syncthreads();  // the rows' places become those of the sums
+  wait_for_copies<0>();  // the last group is empty: nothing to wait for, but checkers count it
+  __syncthreads();       // the rows' places become those of the sums
   write_partials<N, kPacks>(dweight, dbias, columns, kWarps, reinterpret_cast<float*>(shared), partials);
 }
 

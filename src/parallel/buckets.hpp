@@ -21,9 +21,9 @@ struct Place {
 };
 
 /// Cuts the flat space into buckets, in the order in which the backward pass fills it: the first one small,
-/// so that reduction starts early, then of `bucket_bytes`. A bucket holds whole parameters and the gaps
-/// between them, and lies in one part of the space ([0, low_size) of 2 bytes an element, the rest of 4).
-/// Pure; alike on every rank.
+/// so that reduction starts early, then of `bucket_bytes`: a bucket ends with the parameter that makes it
+/// that large or larger. A bucket holds whole parameters and the gaps between them, and lies in one part of
+/// the space ([0, low_size) of 2 bytes an element, the rest of 4). Pure; alike on every rank.
 std::vector<Bucket> bucket_layout(const std::vector<Place>& places, std::int64_t low_size,
                                   const config::ReduceSettings& settings);
 

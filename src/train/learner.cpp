@@ -2,6 +2,11 @@
 
 #include <torch/torch.h>
 
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/hash.hpp"
+#include "base/text.hpp"
 #include "mpi/job.hpp"
 #include "ops/kernel_choice.hpp"
 #include "optim/schedule.hpp"
@@ -64,6 +69,8 @@ Learner::Learner(std::shared_ptr<models::Model> model, const config::TrainSettin
   ops::set_kernels(static_cast<ops::Kernels>(settings.ops));
   comm::Options options;
   options.cuda = place.cuda();
+  options.max_channels =
+      static_cast<int>(std::min<std::int64_t>(settings.reduce.max_channels, 64));  // all it has
   ranks_ = comm::make_communicator(world, options, place.cuda() ? precision::current_stream() : nullptr);
   model_->to(place.device);
   model_->train();
@@ -95,6 +102,27 @@ checkpoint::Snapshot Learner::snapshot() {
   for (const auto& buffer : model_->named_buffers())
     snapshot.buffers.push_back({buffer.key(), buffer.value()});
   return snapshot;
+}
+
+void Learner::check_replicas(std::int64_t step, const mpi::Communicator& world) const {
+  std::vector<std::pair<std::string, at::Tensor>> arrays{{"masters", parameters_->masters()}};
+  for (const auto& moment : optimizer_->moments())
+    arrays.push_back({"moment" + std::to_string(arrays.size() - 1), moment});
+  for (const auto& [name, array] : arrays) {
+    const at::Tensor host = array.cpu().contiguous();
+    const auto hash = hash_bytes(host.data_ptr(), static_cast<std::size_t>(host.nbytes()));
+    const auto all = world.all_gather(static_cast<std::int64_t>(hash));
+    const auto other = std::find_if(all.begin(), all.end(), [&](std::int64_t h) { return h != all[0]; });
+    if (other == all.end()) continue;
+    Error error(
+        ExitCode::replicas_differ,
+        text("step ", step, ": ", name, " of rank ", other - all.begin(), " (hash ",
+             hex(static_cast<std::uint64_t>(*other)), ") differ from those of rank 0 (hash ",
+             hex(static_cast<std::uint64_t>(all[0])),
+             "); a device or its memory may be faulty: go on from the last checkpoint without that node"));
+    error.mark_on_all_ranks();
+    throw error;
+  }
 }
 
 nlohmann::json Learner::load(const std::string& folder, const mpi::Communicator& world) {

@@ -44,6 +44,9 @@ class Learner {
 
   /// Reads a checkpoint of the same model, of any world size. Returns its state.json. Collective.
   nlohmann::json load(const std::string& folder, const mpi::Communicator& world);
+  /// Throws Error(replicas_differ) on every rank where masters or moments are not the same bits on all;
+  /// `step` is named. Copies them to the host. Collective.
+  void check_replicas(std::int64_t step, const mpi::Communicator& world) const;
   /// Writes one; `state` is completed with the loss scale and counters. Waits for the device. Collective.
   std::string save(const std::string& run_folder, std::int64_t step, nlohmann::json state,
                    const std::string& config, std::int64_t keep, const mpi::Communicator& world);

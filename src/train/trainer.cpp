@@ -165,6 +165,7 @@ void Trainer::evaluate_after(std::int64_t step) {
 
 void Trainer::save_after(std::int64_t step) {
   settle();
+  if (settings_.run.check_replicas) learner_.check_replicas(step, world_);
   nlohmann::json state{{"step", step},
                        {"epoch", course_.order.epoch_of(step)},
                        {"data_fingerprint", hex(course_.data.fingerprint())},

@@ -103,7 +103,9 @@ TEST_CASE(
                                                "checkpoint-steps",
                                                "keep-checkpoints",
                                                "progress",
-                                               "ops"};
+                                               "ops",
+                                               "max-channels",
+                                               "check-replicas"};
   TrainSettings settings;
   for (const auto& flag : bind(settings)) {
     if (flag.name == "schedule-steps") continue;  // by its own rule, below

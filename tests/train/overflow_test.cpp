@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/text.hpp"
 #include "small.hpp"
 #include "support/catch.hpp"
 #include "support/step_rig.hpp"
@@ -166,4 +167,17 @@ TEST_CASE("parts beyond half whose sum half can hold are no overflow", "[ranks]"
   Planting planting(world, settings_of(Precision::fp16, 12), data.set());
   const bool last = world.rank() + 1 == world.size();
   planting.clean(world.size() == 1 ? 60000.0f : world.rank() == 0 ? 1e6f : last ? -1e6f : 0.0f);
+}
+
+TEST_CASE("weights that differ between ranks are found, with the array and the rank", "[ranks]") {
+  const auto world = mpi::Communicator::world();
+  const test::SharedData data(world, {40});
+  StepRig rig(settings_of(Precision::fp16, 8), data.set(), world, test::small_net());
+  rig.run();
+  CHECK_NOTHROW(rig.learner->check_replicas(1, world));
+  if (world.size() == 1) return;
+  const int last = world.size() - 1;
+  if (world.rank() == last) rig.learner->optimizer().moments()[1].view(-1)[3] += 1;
+  CHECK_THROWS_WITH(rig.learner->check_replicas(7, world),
+                    test::contains(text("step 7: moment1 of rank ", last, " (hash ")));
 }
