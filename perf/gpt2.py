@@ -93,7 +93,7 @@ def ours(arguments, size, batch, extra=(), ranks=1, apart=1):
                 return {"error": "lockstep failed"}
         reports = [[json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()] for run in runs]
     reports = [[line for line in lines if line["step"] % 5 == 0] for lines in reports]   # skipped steps are reported beside these
-    # Not the last report: the host is no longer held back by steps to come, and sees the last steps' ends close together.
+    # Not the last report, so that figures compare with those taken when it was too short (perf/README.md).
     seconds = max(statistics.mean(line["step_seconds"] for line in lines[-5:-1]) for lines in reports)
     lines = reports[0]
     return {"step_ms": round(seconds * 1e3, 3), "tokens_per_second_per_gpu": round(batch * LENGTH / seconds),

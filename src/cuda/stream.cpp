@@ -13,8 +13,9 @@ void StreamTraits::release(cudaStream_t raw) noexcept {
   cudaStreamDestroy(raw);
 }
 
-Event::Event() {
-  check(cudaEventCreateWithFlags(handle_.out(), cudaEventDisableTiming), "cudaEventCreateWithFlags");
+Event::Event(Timing timing) {
+  const unsigned flags = timing == Timing::on ? cudaEventDefault : cudaEventDisableTiming;
+  check(cudaEventCreateWithFlags(handle_.out(), flags), "cudaEventCreateWithFlags");
 }
 
 void Event::record(cudaStream_t stream) {
@@ -33,6 +34,13 @@ bool Event::done() const {
 
 void Event::synchronize() const {
   check(cudaEventSynchronize(raw()), "cudaEventSynchronize");
+}
+
+std::optional<double> Event::seconds_since(const Event& earlier) const {
+  float milliseconds = 0;
+  if (cudaEventElapsedTime(&milliseconds, earlier.raw(), raw()) == cudaSuccess) return milliseconds * 1e-3;
+  cudaGetLastError();
+  return std::nullopt;
 }
 
 Stream::Stream(Priority priority) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include <cuda_runtime_api.h>
 
 #include "base/handle.hpp"
@@ -18,10 +20,13 @@ struct StreamTraits {
   static void release(Type raw) noexcept;
 };
 
-/// A point in a stream's work, without timing. Made on the calling thread's device.
+/// Whether seconds can be told between two events; that costs a little.
+enum class Timing { off, on };
+
+/// A point in a stream's work. Made on the calling thread's device.
 class Event {
  public:
-  Event();
+  explicit Event(Timing timing = Timing::off);
   cudaEvent_t raw() const { return handle_.get(); }
 
   /// Moves the event behind all work that `stream` holds now.
@@ -30,6 +35,9 @@ class Event {
   bool done() const;
   /// Blocks the host until it is done.
   void synchronize() const;
+  /// Seconds that the device took from `earlier` to this event, both with timing and done; none where it
+  /// cannot tell.
+  std::optional<double> seconds_since(const Event& earlier) const;
 
  private:
   Handle<EventTraits> handle_;

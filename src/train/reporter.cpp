@@ -21,7 +21,8 @@ Reporter::Reporter(const config::RunSettings& settings, Consumed consumed, Speed
 }
 
 void Reporter::step(const StepResult& result, double wait_seconds, std::int64_t memory_bytes) {
-  if (!paused_) busy_seconds_ += since_step_.seconds();
+  // The host may see the ends of several steps at once: on GPUs the device's own times count.
+  if (!paused_) busy_seconds_ += result.seconds.value_or(since_step_.seconds());
   paused_ = false;
   since_step_.restart();
   wait_seconds_ += wait_seconds;

@@ -9,7 +9,7 @@ namespace lockstep::train {
 
 namespace {
 
-constexpr std::size_t kSlots = Results::kLag + 1;
+constexpr std::size_t kSlots = Results::kLag + 2;  // those outstanding, and the one taken before
 
 std::size_t slot_of(std::int64_t step) {
   return static_cast<std::size_t>(step) % kSlots;
@@ -20,11 +20,11 @@ std::size_t slot_of(std::int64_t step) {
 Results::Results(const precision::LossScaler& scaler, bool cuda) : scaler_(scaler), cuda_(cuda) {
   if (!cuda) return;
   ring_ = cuda::PinnedBuffer(kSlots * sizeof(precision::StepState));
-  arrived_ = std::vector<cuda::Event>(kSlots);
+  for (std::size_t slot = 0; slot < kSlots; ++slot) arrived_.emplace_back(cuda::Timing::on);
 }
 
 std::optional<StepResult> Results::push(std::int64_t step) {
-  if (!cuda_) return StepResult{step, *scaler_.state()};
+  if (!cuda_) return StepResult{step, *scaler_.state(), std::nullopt};
   const auto stream = precision::current_stream();
   cuda::copy(ring_.as<precision::StepState>() + slot_of(step), scaler_.state(), sizeof(precision::StepState),
              stream);
@@ -44,7 +44,10 @@ StepResult Results::take() {
   outstanding_.pop_front();
   // Asked, not waited for: the host is only ever ahead, and here it is kLag steps ahead.
   while (!arrived_[slot_of(step)].done()) std::this_thread::sleep_for(std::chrono::microseconds(5));
-  return {step, ring_.as<precision::StepState>()[slot_of(step)]};
+  StepResult result{step, ring_.as<precision::StepState>()[slot_of(step)], std::nullopt};
+  if (taken_ == step - 1) result.seconds = arrived_[slot_of(step)].seconds_since(arrived_[slot_of(taken_)]);
+  taken_ = step;
+  return result;
 }
 
 }  // namespace lockstep::train

@@ -16,6 +16,9 @@ namespace lockstep::train {
 struct StepResult {
   std::int64_t step;  ///< 1 for the first
   precision::StepState state;
+  /// From the end of the step before to the end of this one, as the device saw it; none on CPU ranks, and for
+  /// the first step.
+  std::optional<double> seconds = std::nullopt;
 };
 
 /// Brings each step's StepState to the host a fixed number of steps later, through pinned memory: the device
@@ -37,9 +40,10 @@ class Results {
 
   const precision::LossScaler& scaler_;
   bool cuda_;
-  cuda::PinnedBuffer ring_;           // StepState [kLag + 1]
-  std::vector<cuda::Event> arrived_;  // [kLag + 1]
+  cuda::PinnedBuffer ring_;           // StepState [kSlots]
+  std::vector<cuda::Event> arrived_;  // [kSlots]
   std::deque<std::int64_t> outstanding_;
+  std::int64_t taken_ = -1;  // the last step whose result was taken
 };
 
 }  // namespace lockstep::train

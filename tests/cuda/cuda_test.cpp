@@ -107,3 +107,21 @@ TEST_CASE("more memory than there is gives an error that names the size, and the
   CHECK_THROWS_WITH(DeviceBuffer(std::int64_t{1} << 50), test::contains("1024.00 TiB"));
   CHECK(DeviceBuffer(1 << 20).data() != nullptr);
 }
+
+TEST_CASE("events with timing tell the seconds between them, others tell none", "[gpu]") {
+  if (!test::gpu_here()) return;
+  const cuda::Stream stream;
+  const cuda::DeviceBuffer memory(256 << 20);
+  cuda::Event begin(cuda::Timing::on), end(cuda::Timing::on), plain;
+  begin.record(stream.raw());
+  for (int i = 0; i < 10; ++i) cuda::clear(memory.data(), memory.bytes(), stream.raw());
+  end.record(stream.raw());
+  plain.record(stream.raw());
+  stream.synchronize();
+  const auto took = end.seconds_since(begin);
+  REQUIRE(took);
+  CHECK(*took > 1e-5);
+  CHECK(*took < 10);
+  CHECK_FALSE(plain.seconds_since(begin));
+  CHECK(cuda::Event(cuda::Timing::on).done());  // and the device goes on
+}
