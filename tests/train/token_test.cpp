@@ -167,6 +167,23 @@ TEST_CASE("a report tells tokens a second, and MFU where operations and peak are
   CHECK(known.at("mfu").get<double>() == Approx(known.at("samples_per_second").get<double>() * 5e9 / 2e12));
 }
 
+TEST_CASE("a step takes what the device says it took, whenever the host looks") {
+  const test::TemporaryFolder folder;
+  config::RunSettings settings;
+  settings.folder = folder.path();
+  settings.report_every = 2;
+  settings.progress = config::ProgressMode::off;
+  train::Reporter reporter(settings, {100, 4, 25}, {}, 0, 4, 0);
+  for (std::int64_t step = 1; step <= 4; ++step)
+    reporter.step({step, {}, 0.25 * static_cast<double>(step)}, 0, 0);
+  const std::string lines = read_text_file(folder / "metrics.jsonl");
+  const auto first = nlohmann::json::parse(lines.substr(0, lines.find('\n')));
+  const auto second = nlohmann::json::parse(lines.substr(lines.find('\n') + 1));
+  CHECK(first.at("step_seconds").get<double>() == Approx(0.375));
+  CHECK(second.at("step_seconds").get<double>() == Approx(0.875));
+  CHECK(second.at("samples_per_second").get<double>() == Approx(8 / 1.75));
+}
+
 TEST_CASE("peaks are known of the devices that they were looked up for, and of no other") {
   CHECK(cuda::peak_half_operations(9, 0) == 989e12);
   CHECK(cuda::peak_half_operations(8, 0) == 312e12);
