@@ -24,9 +24,6 @@ class GradientRange {
   /// Whether the kernel adds to what is there; else it must write every element.
   bool direct() const { return direct_; }
 
-  /// `direct()` as the factor of a matrix product's output: 1 adds, 0 overwrites.
-  float beta() const { return direct_ ? 1.0f : 0.0f; }
-
   /// Contiguous, in the parameter's shape and type, on its device. Not initialised unless `direct()`.
   const at::Tensor& target() const { return target_; }
 
