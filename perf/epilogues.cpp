@@ -13,6 +13,7 @@
 
 #include "ops/column_sums.hpp"
 #include "ops/fused_library.hpp"
+#include "ops/product_beside.hpp"
 
 using namespace lockstep;
 
@@ -72,6 +73,38 @@ int main(int, char** arguments) {
                    .auxiliary = before},
                   wide);
   });
+  report("in: bias and gelu beside", [&] { ops::product_bias_gelu(x, in_weight, bias, before, wide); });
+  report("d hidden: slope and sums beside",
+         [&] { ops::product_gelu_slope(d_out, out_weight, before, wide, sums, true); });
+  const at::Tensor qkv_weight = make(3 * width, width, 0.02), proj_weight = make(width, width, 0.02);
+  const at::Tensor bias3 = make(1, 3 * width, 0.1).flatten(), bias1 = make(1, width, 0.1).flatten();
+  const at::Tensor qkv = at::empty_like(d_qkv), narrow = at::empty_like(x);
+  report("qkv: product",
+         [&] { ops::multiply({.left = x, .right = qkv_weight, .right_transposed = true}, qkv); });
+  report("qkv: product, bias", [&] {
+    ops::multiply(
+        {.left = x, .right = qkv_weight, .right_transposed = true, .epilogue = Epilogue::bias, .bias = bias3},
+        qkv);
+  });
+  report("qkv: bias beside", [&] { ops::product_bias(x, qkv_weight, bias3, qkv); });
+  const auto adding = [&](const char* name, const at::Tensor& left, const at::Tensor& weight) {
+    report((std::string(name) + ": product").c_str(),
+           [&] { ops::multiply({.left = left, .right = weight, .right_transposed = true}, narrow); });
+    report((std::string(name) + ": product, residual").c_str(), [&] {
+      ops::multiply({.left = left, .right = weight, .right_transposed = true, .added = d_out}, narrow);
+    });
+    report((std::string(name) + ": product, residual, bias").c_str(), [&] {
+      ops::multiply({.left = left,
+                     .right = weight,
+                     .right_transposed = true,
+                     .epilogue = Epilogue::bias,
+                     .added = d_out,
+                     .bias = bias1},
+                    narrow);
+    });
+  };
+  adding("proj", x, proj_weight);
+  adding("out", hidden, out_weight);
   report("d hidden: product", [&] { ops::multiply({.left = d_out, .right = out_weight}, wide); });
   report("d hidden: product with slope", [&] {
     ops::multiply({.left = d_out, .right = out_weight, .epilogue = Epilogue::gelu_slope, .auxiliary = before},

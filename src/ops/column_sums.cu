@@ -11,20 +11,7 @@ constexpr int kRowLanes = 8;  // a block is 32 threads wide and 8 rows high
 constexpr int kUnroll = 4;    // rows in flight of one thread
 constexpr std::int64_t kMostRowBlocks = 256;
 constexpr std::int64_t kLeastRows = 64;  // of a row block
-constexpr int kPartLanes = 8;            // threads that add up one column's parts
-
-/// d/dx of 0.5 x (1 + tanh(u)), u = sqrt(2 / pi) (x + 0.044715 x^3) (Hendrycks and Gimpel 2016). The quick
-/// exponential and division are good to some 1e-6 here, far within a half; at their ends they give 0 and
-/// infinity.
-__device__ float gelu_slope(float x) {
-  constexpr float kRoot = 0.7978845608028654f;
-  constexpr float kCube = 0.044715f;
-  const float square = x * x;
-  const float u = kRoot * x * fmaf(kCube, square, 1.0f);
-  const float tanh_u = 1.0f - __fdividef(2.0f, 1.0f + __expf(2.0f * u));
-  const float slope_u = kRoot * fmaf(3.0f * kCube, square, 1.0f);
-  return 0.5f * fmaf(x * slope_u, fmaf(-tanh_u, tanh_u, 1.0f), 1.0f + tanh_u);
-}
+constexpr int kPartLanes = 32;           // threads that add up one column's parts
 
 /// Rounds N floats, two at a time where one instruction does two.
 template <class T, int N>
@@ -93,8 +80,8 @@ __global__ void __launch_bounds__(kWarp* kRowLanes)
 
 /// sums[c] (+)= the parts of column c, in a fixed order.
 template <class T>
-__global__ void add_parts(const float* partial, std::int64_t parts, std::int64_t columns, T* sums,
-                          bool adds) {
+__global__ void add_partial_rows(const float* partial, std::int64_t parts, std::int64_t columns, T* sums,
+                                 bool adds) {
   const std::int64_t column = std::int64_t{blockIdx.x} * kWarp + threadIdx.x;
   float sum = 0;
   if (column < columns) {
@@ -134,13 +121,22 @@ void launch(const ColumnSums& a, void* matrix, const void* before, cudaStream_t 
     const bool wide = a.columns % kWide<T> == 0 && is_aligned(matrix) && is_aligned(before);
     if (blocks > 0 && wide) run(std::integral_constant<int, kWide<T>>{});
     if (blocks > 0 && !wide) run(std::integral_constant<int, 1>{});
-    add_parts<T><<<blocks_for(a.columns, kWarp), dim3(kWarp, kPartLanes), 0, stream>>>(
-        a.partial, blocks, a.columns, static_cast<T*>(a.sums), a.adds);
   });
   cuda::check(cudaGetLastError(), kGelu ? "gelu_gradient" : "column_sums");
+  add_parts(a, blocks, stream);
 }
 
 }  // namespace
+
+void add_parts(const ColumnSums& a, std::int64_t parts, cudaStream_t stream) {
+  if (a.columns == 0) return;
+  with_floating(a.element, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    add_partial_rows<T><<<blocks_for(a.columns, kWarp), dim3(kWarp, kPartLanes), 0, stream>>>(
+        a.partial, parts, a.columns, static_cast<T*>(a.sums), a.adds);
+  });
+  cuda::check(cudaGetLastError(), "add_parts");
+}
 
 void column_sums(const ColumnSums& sums, const void* matrix, cudaStream_t stream) {
   launch<false>(sums, const_cast<void*>(matrix), nullptr, stream);

@@ -69,6 +69,8 @@ struct ColumnSums {
 
 /// sums[c] = sum over r of matrix[r, c].
 void column_sums(const ColumnSums& sums, const void* matrix, cudaStream_t stream);
+/// sums[c] = sum over parts of partial[part, c], of columns and element as `sums` says.
+void add_parts(const ColumnSums& sums, std::int64_t parts, cudaStream_t stream);
 /// gradient[r, c] *= gelu'(before[r, c]), and sums[c] = sum over r of that.
 void gelu_gradient(const ColumnSums& sums, void* gradient, const void* before, cudaStream_t stream);
 

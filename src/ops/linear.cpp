@@ -6,6 +6,7 @@
 #include "ops/fused_library.hpp"
 #include "ops/gradient_range.hpp"
 #include "ops/kernel_choice.hpp"
+#include "ops/product_beside.hpp"
 
 namespace lockstep::ops {
 
@@ -44,13 +45,17 @@ class FusedLinear : public torch::autograd::Function<FusedLinear> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                             const at::Tensor& bias, const std::optional<at::Tensor>& residual) {
     const at::Tensor out = at::empty({x.size(0), weight.size(0)}, x.options());
-    multiply({.left = x,
-              .right = weight,
-              .right_transposed = true,
-              .epilogue = Epilogue::bias,
-              .added = residual.value_or(at::Tensor()),
-              .bias = bias},
-             out);
+    if (!residual && runs_beside(x, out.size(1))) {
+      product_bias(x, weight, bias, out);
+    } else {
+      multiply({.left = x,
+                .right = weight,
+                .right_transposed = true,
+                .epilogue = Epilogue::bias,
+                .added = residual.value_or(at::Tensor()),
+                .bias = bias},
+               out);
+    }
     context->save_for_backward({x, weight, bias});
     context->saved_data["adds"] = residual.has_value();
     return out;
@@ -78,13 +83,17 @@ class FusedMlp : public torch::autograd::Function<FusedMlp> {
     const at::Tensor before = at::empty({x.size(0), in_weight.size(0)}, x.options());  // what goes into GELU
     const at::Tensor hidden = at::empty_like(before);
     const at::Tensor out = at::empty({x.size(0), out_weight.size(0)}, x.options());
-    multiply({.left = x,
-              .right = in_weight,
-              .right_transposed = true,
-              .epilogue = Epilogue::bias_gelu,
-              .bias = in_bias,
-              .auxiliary = before},
-             hidden);
+    if (runs_beside(x, hidden.size(1))) {
+      product_bias_gelu(x, in_weight, in_bias, before, hidden);
+    } else {
+      multiply({.left = x,
+                .right = in_weight,
+                .right_transposed = true,
+                .epilogue = Epilogue::bias_gelu,
+                .bias = in_bias,
+                .auxiliary = before},
+               hidden);
+    }
     multiply({.left = hidden,
               .right = out_weight,
               .right_transposed = true,
@@ -103,10 +112,14 @@ class FusedMlp : public torch::autograd::Function<FusedMlp> {
     const at::Tensor d_out = gradients[0].contiguous();
     const auto [d_out_weight, d_out_bias] = weight_gradients(d_out, hidden, out_weight, saved[4]);
     const at::Tensor d_before = at::empty_like(before);
-    multiply({.left = d_out, .right = out_weight}, d_before);
     const GradientRange d_in_bias(in_bias);
     const at::Tensor sums = d_in_bias.needed() ? d_in_bias.target() : at::empty_like(in_bias);
-    gelu_gradient(d_before, before, sums, d_in_bias.direct());
+    if (runs_beside(d_out, d_before.size(1))) {
+      product_gelu_slope(d_out, out_weight, before, d_before, sums, d_in_bias.direct());
+    } else {
+      multiply({.left = d_out, .right = out_weight}, d_before);
+      gelu_gradient(d_before, before, sums, d_in_bias.direct());
+    }
     const at::Tensor d_in_weight = weight_gradients(d_before, x, in_weight, at::Tensor()).weight;
     at::Tensor d_x;
     if (context->needs_input_grad(0)) {

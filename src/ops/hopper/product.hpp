@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+
+#include <cuda_runtime_api.h>
+
+#include "ops/kernels.hpp"
+
+namespace lockstep::ops::cuda_kernels {
+
+/// What becomes of a product before it is stored.
+enum class ProductEpilogue {
+  bias,             ///< adds bias[column]; the right matrix is [columns, inner]
+  bias_gelu,        ///< the same, stores that in `auxiliary`, and applies GELU in its tanh form
+  gelu_slope_sums,  ///< multiplies by GELU's derivative at `auxiliary`; the right matrix is [inner, columns]
+};
+
+/// result [rows, columns] = left [rows, inner] x right, then the epilogue; all row-major, contiguous, of half
+/// or bfloat16 and aligned to 16 bytes. The product is summed in float and rounded, then the epilogue
+/// computes in float and rounds.
+struct HopperProduct {
+  Element element;
+  std::int64_t rows, columns, inner;  ///< columns and inner multiples of 8
+  const void* left;
+  const void* right;
+  ProductEpilogue epilogue;
+  const void* bias;
+  void* auxiliary;  ///< [rows, columns]
+  void* result;
+  float* partial;  ///< gelu_slope_sums: [hopper_parts(rows), columns], receives sums over neighbouring rows
+};
+
+std::int64_t hopper_parts(std::int64_t rows);
+
+/// On a device of compute capability 9.0 only. Only enqueues, and can be captured; the same bits each time.
+void hopper_product(const HopperProduct& product, cudaStream_t stream);
+
+}  // namespace lockstep::ops::cuda_kernels
