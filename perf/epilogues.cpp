@@ -75,7 +75,7 @@ int main(int, char** arguments) {
   });
   report("in: bias and gelu beside", [&] { ops::product_bias_gelu(x, in_weight, bias, before, wide); });
   report("d hidden: slope and sums beside",
-         [&] { ops::product_gelu_slope(d_out, out_weight, before, wide, sums, true); });
+         [&] { ops::product_times(d_out, out_weight, before, wide, sums, true); });
   const at::Tensor qkv_weight = make(3 * width, width, 0.02), proj_weight = make(width, width, 0.02);
   const at::Tensor bias3 = make(1, 3 * width, 0.1).flatten(), bias1 = make(1, width, 0.1).flatten();
   const at::Tensor qkv = at::empty_like(d_qkv), narrow = at::empty_like(x);

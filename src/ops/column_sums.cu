@@ -56,7 +56,10 @@ __global__ void __launch_bounds__(kWarp* kRowLanes)
 #pragma unroll
         for (int k = 0; k < N; ++k) {
           numbers[k] = to_float(values[i].at[k]);
-          if constexpr (kGelu) numbers[k] *= gelu_slope(to_float(inputs[i].at[k]));
+          if constexpr (kGelu) {
+            const float x = to_float(inputs[i].at[k]);
+            numbers[k] *= gelu_slope(x, gelu_gate(x));
+          }
           sums[k] += numbers[k];
         }
         if constexpr (kGelu)

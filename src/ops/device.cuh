@@ -101,15 +101,11 @@ __device__ inline float gelu_gate(float x) {
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(gate) : "f"(1.0f + power));
   return gate;
 }
-__device__ inline float gelu(float x) {
-  return x * gelu_gate(x);
-}
-/// Its derivative.
-__device__ inline float gelu_slope(float x) {
+/// The derivative of x * gate.
+__device__ inline float gelu_slope(float x, float gate) {
   constexpr float kRoot = 2.0f * 0.7978845608028654f;
   constexpr float kCube = 3.0f * kRoot * 0.044715f;
-  const float gate = gelu_gate(x);
-  return gate * fmaf(x * fmaf(kCube, x * x, kRoot), 1.0f - gate, 1.0f);
+  return fmaf(x * gate * (1.0f - gate), fmaf(kCube, x * x, kRoot), gate);
 }
 
 /// The same sum in every lane.

@@ -80,18 +80,19 @@ class FusedMlp : public torch::autograd::Function<FusedMlp> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& in_weight,
                             const at::Tensor& in_bias, const at::Tensor& out_weight,
                             const at::Tensor& out_bias, const at::Tensor& residual) {
-    const at::Tensor before = at::empty({x.size(0), in_weight.size(0)}, x.options());  // what goes into GELU
-    const at::Tensor hidden = at::empty_like(before);
+    const at::Tensor hidden = at::empty({x.size(0), in_weight.size(0)}, x.options());
+    const at::Tensor kept = at::empty_like(hidden);  // GELU's slope, or what goes into it
+    const bool beside = runs_beside(x, hidden.size(1));
     const at::Tensor out = at::empty({x.size(0), out_weight.size(0)}, x.options());
-    if (runs_beside(x, hidden.size(1))) {
-      product_bias_gelu(x, in_weight, in_bias, before, hidden);
+    if (beside) {
+      product_bias_gelu(x, in_weight, in_bias, kept, hidden);
     } else {
       multiply({.left = x,
                 .right = in_weight,
                 .right_transposed = true,
                 .epilogue = Epilogue::bias_gelu,
                 .bias = in_bias,
-                .auxiliary = before},
+                .auxiliary = kept},
                hidden);
     }
     multiply({.left = hidden,
@@ -101,24 +102,25 @@ class FusedMlp : public torch::autograd::Function<FusedMlp> {
               .added = residual,
               .bias = out_bias},
              out);
-    context->save_for_backward({x, in_weight, in_bias, out_weight, out_bias, before, hidden});
+    context->save_for_backward({x, in_weight, in_bias, out_weight, out_bias, kept, hidden});
+    context->saved_data["beside"] = beside;
     return out;
   }
 
   static tensor_list backward(AutogradContext* context, const tensor_list& gradients) {
     const auto saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &in_weight = saved[1], &in_bias = saved[2], &out_weight = saved[3],
-                     &before = saved[5], &hidden = saved[6];
+                     &kept = saved[5], &hidden = saved[6];
     const at::Tensor d_out = gradients[0].contiguous();
     const auto [d_out_weight, d_out_bias] = weight_gradients(d_out, hidden, out_weight, saved[4]);
-    const at::Tensor d_before = at::empty_like(before);
+    const at::Tensor d_before = at::empty_like(hidden);  // of what goes into GELU
     const GradientRange d_in_bias(in_bias);
     const at::Tensor sums = d_in_bias.needed() ? d_in_bias.target() : at::empty_like(in_bias);
-    if (runs_beside(d_out, d_before.size(1))) {
-      product_gelu_slope(d_out, out_weight, before, d_before, sums, d_in_bias.direct());
+    if (context->saved_data["beside"].toBool()) {
+      product_times(d_out, out_weight, kept, d_before, sums, d_in_bias.direct());
     } else {
       multiply({.left = d_out, .right = out_weight}, d_before);
-      gelu_gradient(d_before, before, sums, d_in_bias.direct());
+      gelu_gradient(d_before, kept, sums, d_in_bias.direct());
     }
     const at::Tensor d_in_weight = weight_gradients(d_before, x, in_weight, at::Tensor()).weight;
     at::Tensor d_x;

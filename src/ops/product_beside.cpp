@@ -18,7 +18,7 @@ using cuda_kernels::ProductEpilogue;
 
 constexpr std::int64_t kUnit = 8;  // columns of 16 bytes
 /// Elements of the result; a smaller one is no faster here (perf/results/epilogues-h200.json).
-constexpr std::int64_t kLeastElements = std::int64_t{1} << 24;
+constexpr std::int64_t kLeastElements = std::int64_t{1} << 23;
 
 HopperProduct describe(const at::Tensor& left, const at::Tensor& right, std::int64_t inner_of_right,
                        const at::Tensor& result, ProductEpilogue epilogue) {
@@ -71,19 +71,19 @@ void product_bias(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
 }
 
 void product_bias_gelu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                       const at::Tensor& before, const at::Tensor& hidden) {
+                       const at::Tensor& slope, const at::Tensor& hidden) {
   HopperProduct product = describe(x, weight, 1, hidden, ProductEpilogue::bias_gelu);
   product.bias = bias.const_data_ptr();
-  product.auxiliary = before.data_ptr();
+  product.auxiliary = slope.data_ptr();
   launch(product);
 }
 
-void product_gelu_slope(const at::Tensor& d_out, const at::Tensor& weight, const at::Tensor& before,
-                        const at::Tensor& d_before, const at::Tensor& sums, bool adds) {
-  HopperProduct product = describe(d_out, weight, 0, d_before, ProductEpilogue::gelu_slope_sums);
+void product_times(const at::Tensor& left, const at::Tensor& weight, const at::Tensor& factor,
+                   const at::Tensor& result, const at::Tensor& sums, bool adds) {
+  HopperProduct product = describe(left, weight, 0, result, ProductEpilogue::factor_sums);
   const std::int64_t parts = cuda_kernels::hopper_parts(product.rows);
-  const at::Tensor partial = at::empty({parts, product.columns}, d_out.options().dtype(at::kFloat));
-  product.auxiliary = before.data_ptr();
+  const at::Tensor partial = at::empty({parts, product.columns}, left.options().dtype(at::kFloat));
+  product.auxiliary = factor.data_ptr();
   product.partial = partial.data_ptr<float>();
   launch(product);
   cuda_kernels::add_parts(

@@ -17,12 +17,12 @@ bool runs_beside(const at::Tensor& left, std::int64_t columns);
 void product_bias(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                   const at::Tensor& out);
 
-/// before = x weight^T + bias, hidden = GELU(before) in its tanh form.
+/// hidden = GELU(x weight^T + bias) in its tanh form, and the slope of GELU there.
 void product_bias_gelu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                       const at::Tensor& before, const at::Tensor& hidden);
+                       const at::Tensor& slope, const at::Tensor& hidden);
 
-/// d_before = (d_out weight) * GELU'(before), and sums (+)= its sums over rows, in a fixed order.
-void product_gelu_slope(const at::Tensor& d_out, const at::Tensor& weight, const at::Tensor& before,
-                        const at::Tensor& d_before, const at::Tensor& sums, bool adds);
+/// result = (left weight) * factor, and sums (+)= its sums over rows, in a fixed order.
+void product_times(const at::Tensor& left, const at::Tensor& weight, const at::Tensor& factor,
+                   const at::Tensor& result, const at::Tensor& sums, bool adds);
 
 }  // namespace lockstep::ops

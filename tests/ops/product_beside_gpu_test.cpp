@@ -17,8 +17,8 @@ bool hopper_here() {
 }
 
 struct Operands {
-  at::Tensor x, weight, bias, d_out, out_weight, before;
-  at::Tensor out, hidden, d_before, sums;
+  at::Tensor x, weight, bias, d_out, out_weight, factor;
+  at::Tensor out, hidden, slope, product, sums;
 };
 
 /// Rows, inner and columns; d_out and out_weight have `inner` columns and rows.
@@ -31,22 +31,21 @@ Operands make(std::int64_t rows, std::int64_t inner, std::int64_t columns, at::S
              random({columns}, 1),
              random({rows, inner}, 1),
              random({inner, columns}, 0.1),
-             random({rows, columns}, 2),
+             random({rows, columns}, 1),
+             {},
              {},
              {},
              {},
              {}};
-  o.out = at::full_like(o.before, 7);
-  o.hidden = at::full_like(o.before, 7);
-  o.d_before = at::full_like(o.before, 7);
+  for (at::Tensor* tensor : {&o.out, &o.hidden, &o.slope, &o.product}) *tensor = at::full_like(o.factor, 7);
   o.sums = random({columns}, 1);
   return o;
 }
 
 void run(Operands& o, bool adds) {
-  ops::product_gelu_slope(o.d_out, o.out_weight, o.before, o.d_before, o.sums, adds);
+  ops::product_times(o.d_out, o.out_weight, o.factor, o.product, o.sums, adds);
   ops::product_bias(o.x, o.weight, o.bias, o.out);
-  ops::product_bias_gelu(o.x, o.weight, o.bias, o.before, o.hidden);
+  ops::product_bias_gelu(o.x, o.weight, o.bias, o.slope, o.hidden);
 }
 
 /// Of every element: two roundings of it, and float sums of `inner` terms.
@@ -70,18 +69,19 @@ TEST_CASE("products beside their epilogues are ATen's, for ragged tiles and in b
                                                {5000, 1024, 4096}}) {
       INFO(toString(type) << " " << rows << " x " << inner << " x " << columns);
       Operands o = make(rows, inner, columns, type);
-      const at::Tensor before = o.before.to(at::kDouble), sums = o.sums.to(at::kDouble);
+      const at::Tensor sums = o.sums.to(at::kDouble);
       run(o, true);
+      const at::Tensor linear = o.x.to(at::kDouble).mm(o.weight.to(at::kDouble).t()) + o.bias.to(at::kDouble);
+      expect_near(o.out, linear, inner);
+      // GELU and its slope are those of the rounded input.
+      const at::Tensor in = o.out.to(at::kDouble);
+      expect_near(o.hidden, at::gelu(in, "tanh"), 1);
+      expect_near(o.slope, at::gelu_backward(at::ones_like(in), in, "tanh"), 1);
       const at::Tensor product =
-          o.x.to(at::kDouble).mm(o.weight.to(at::kDouble).t()) + o.bias.to(at::kDouble);
-      expect_near(o.out, product, inner);
-      expect_near(o.before, product, inner);
-      expect_near(o.hidden, at::gelu(o.before.to(at::kDouble), "tanh"), inner);
-      const at::Tensor slope =
-          at::gelu_backward(o.d_out.to(at::kDouble).mm(o.out_weight.to(at::kDouble)), before, "tanh");
-      expect_near(o.d_before, slope, inner);
+          o.d_out.to(at::kDouble).mm(o.out_weight.to(at::kDouble)) * o.factor.to(at::kDouble);
+      expect_near(o.product, product, inner);
       const double unit = type == at::kHalf ? 0x1p-11 : 0x1p-8;
-      const at::Tensor expected = sums + slope.sum(0);
+      const at::Tensor expected = sums + product.sum(0);
       const double size = 0.1 * std::sqrt(static_cast<double>(inner * rows)) + 1;
       CHECK(((o.sums.to(at::kDouble) - expected).abs() / (expected.abs() + size)).max().item<double>() <
             3 * unit);
@@ -96,14 +96,15 @@ TEST_CASE("products beside their epilogues give the same bits each time", "[gpu]
   std::vector<Operands> runs;
   for (int i = 0; i < 5; ++i) {
     Operands o = first;
-    for (at::Tensor* tensor : {&o.before, &o.out, &o.hidden, &o.d_before, &o.sums}) *tensor = tensor->clone();
+    for (at::Tensor* tensor : {&o.out, &o.hidden, &o.slope, &o.product, &o.sums}) *tensor = tensor->clone();
     run(o, false);
     runs.push_back(o);
   }
   for (const Operands& o : runs) {
     CHECK(at::equal(o.out, runs[0].out));
     CHECK(at::equal(o.hidden, runs[0].hidden));
-    CHECK(at::equal(o.d_before, runs[0].d_before));
+    CHECK(at::equal(o.slope, runs[0].slope));
+    CHECK(at::equal(o.product, runs[0].product));
     CHECK(at::equal(o.sums, runs[0].sums));
   }
 }

@@ -10,9 +10,9 @@ namespace lockstep::ops::cuda_kernels {
 
 /// What becomes of a product before it is stored.
 enum class ProductEpilogue {
-  bias,             ///< adds bias[column]; the right matrix is [columns, inner]
-  bias_gelu,        ///< the same, stores that in `auxiliary`, and applies GELU in its tanh form
-  gelu_slope_sums,  ///< multiplies by GELU's derivative at `auxiliary`; the right matrix is [inner, columns]
+  bias,         ///< adds bias[column]; the right matrix is [columns, inner]
+  bias_gelu,    ///< the same, then GELU in its tanh form; its slope goes to `auxiliary`
+  factor_sums,  ///< multiplies by `auxiliary` and sums that over rows; the right matrix is [inner, columns]
 };
 
 /// result [rows, columns] = left [rows, inner] x right, then the epilogue; all row-major, contiguous, of half
@@ -27,10 +27,13 @@ struct HopperProduct {
   const void* bias;
   void* auxiliary;  ///< [rows, columns]
   void* result;
-  float* partial;  ///< gelu_slope_sums: [hopper_parts(rows), columns], receives sums over neighbouring rows
+  float* partial;  ///< factor_sums: [hopper_parts(rows), columns], receives sums over kHopperRows rows each
 };
 
-std::int64_t hopper_parts(std::int64_t rows);
+constexpr std::int64_t kHopperRows = 128;
+constexpr std::int64_t hopper_parts(std::int64_t rows) {
+  return (rows + kHopperRows - 1) / kHopperRows;
+}
 
 /// On a device of compute capability 9.0 only. Only enqueues, and can be captured; the same bits each time.
 void hopper_product(const HopperProduct& product, cudaStream_t stream);
