@@ -6,7 +6,7 @@
 
 TOKENS is a folder made by `lockstep pack text --sequence-length 1024`. --text makes rows of 1,024 words of a text instead, plain
 or gzip, each word's id its rank by frequency, in a vocabulary of 50,257: no tokenizer, but a language's distribution. Modes: ours,
-ours-tf32, -bf16, -recompute, -no-overlap; ours-one: one rank; ours-apart: as many runs of one rank at once as there are ranks, the
+ours-tf32, -bf16, -recompute, -overlap; ours-one: one rank; ours-apart: as many runs of one rank at once as there are ranks, the
 same step without reduction; compile, graphs, expert, eager, tf32: perf/peers/gpt2.py. Every side trains from the same distribution of
 initial weights on the same rows in the same order; ours is the whole program: shards, loader, metrics. A figure counts
 only when the losses of all sides fall, and agree within 3 % at the last step. Prints a table and one JSON line;
@@ -103,7 +103,7 @@ def ours(arguments, size, batch, extra=(), ranks=1, apart=1):
 
 
 OURS = {"ours": {}, "ours-tf32": {"extra": ("--precision", "tf32")}, "ours-bf16": {"extra": ("--precision", "bf16")},
-        "ours-recompute": {"extra": ("--recompute",)}, "ours-no-overlap": {"extra": ("--no-overlap",)},
+        "ours-recompute": {"extra": ("--recompute",)}, "ours-overlap": {"extra": ("--overlap", "on")},
         "ours-one": {"ranks": 1}, "ours-apart": {"ranks": 1, "apart": True}}
 
 

@@ -3,7 +3,7 @@
 
     perf/overlap.py [--binary build/release/bin/lockstep] [--data datasets/mnist/train] [--hidden 8192] [--rounds 3]
 
-Trains `mlp` with and without --no-overlap, alternating, and on one GPU at the same batch per GPU. All losses must be equal bit
+Trains `mlp` with --overlap on and off, alternating, and on one GPU at the same batch per GPU. All losses must be equal bit
 for bit between the two. Prints a table and one JSON line. Formulas are in perf/README.md.
 """
 import argparse
@@ -43,9 +43,9 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
     ranks = gpus()
-    kinds = {"one GPU": (1,), f"{ranks} GPUs, overlap": (ranks,),
-             f"{ranks} GPUs, overlap, 16 MiB buckets": (ranks, "--bucket-bytes", "16MiB"),
-             f"{ranks} GPUs, --no-overlap": (ranks, "--no-overlap")}
+    kinds = {"one GPU": (1,), f"{ranks} GPUs, overlap": (ranks, "--overlap", "on"),
+             f"{ranks} GPUs, overlap, 16 MiB buckets": (ranks, "--overlap", "on", "--bucket-bytes", "16MiB"),
+             f"{ranks} GPUs, --overlap off": (ranks, "--overlap", "off")}
     runs = {name: [] for name in kinds}
     with tempfile.TemporaryDirectory() as folder:
         for number in range(arguments.rounds):
@@ -57,8 +57,8 @@ def main():
     for name, value in seconds.items():
         waits = statistics.median(run["data_wait_seconds"] for run in runs[name])
         print(f"{name:36s} {1e3 * value:8.3f} ms/step   data wait {1e3 * waits:6.3f} ms")
-    overlap, none = seconds[f"{ranks} GPUs, overlap"], seconds[f"{ranks} GPUs, --no-overlap"]
-    print(f"no-overlap / overlap {none / overlap:.3f}; losses {'equal' if equal else 'DIFFER'}")
+    overlap, none = seconds[f"{ranks} GPUs, overlap"], seconds[f"{ranks} GPUs, --overlap off"]
+    print(f"off / on {none / overlap:.3f}; losses {'equal' if equal else 'DIFFER'}")
     print(json.dumps({"benchmark": "overlap", "gpus": ranks, "hidden": arguments.hidden, "batch_per_gpu": arguments.batch,
                       "step_seconds": seconds, "ratio": none / overlap, "losses_equal": equal}))
     return 0 if equal else 1

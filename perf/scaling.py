@@ -7,7 +7,7 @@
 weak        tokens per second of each count, with the batch of --runs on each GPU; beside it the same number of runs of one GPU at
             once (the step without reduction, on a machine as warm), and with --peers compiled DDP
 strong      124m with a global batch of 512 rows, in micro-batches of 64
-reduction   the first of --runs at the largest count with --no-overlap, other bucket sizes and other numbers of NCCL channels
+reduction   the first of --runs at the largest count with --overlap off and on, other bucket sizes and other numbers of NCCL channels
 all_reduce  sums of half alone, by size (perf/all_reduce.cpp)
 equality    200 steps of one global batch at each count: losses within 5e-3 of one GPU's for 50 steps, loss scales the same, and every
             rank's weights and moments the same bits at the end (--check-replicas)
@@ -108,17 +108,14 @@ class Bench:
     def reduction(self):
         size, batch = self.arguments.runs[0].split(":")
         count, batch = self.arguments.counts[-1], int(batch)
-        buckets = lambda first, others: ("--first-bucket-bytes", str(first), "--bucket-bytes", str(others))
-        few = {"NCCL_MIN_CTAS": "16", "NCCL_CGA_CLUSTER_SIZE": "1"}
-        trials = {"as it is": ((), {}), "after the backward pass": (("--no-overlap",), {}),
-                  "after it, one bucket, 32 channels": (("--no-overlap", "--first-bucket-bytes", "1GiB"), {"NCCL_SYM_CTAS": "32"}),
-                  "16 MiB buckets": (("--bucket-bytes", "16MiB"), {}), "128 MiB buckets": (("--bucket-bytes", "128MiB"), {}),
+        beside = lambda *more: ("--overlap", "on", *more)
+        buckets = lambda first, others: beside("--first-bucket-bytes", str(first), "--bucket-bytes", str(others))
+        trials = {"as it is": ((), {}), "as it is, 16 channels": ((), {"NCCL_SYM_CTAS": "16"}),
+                  "after the backward pass, in buckets": (("--overlap", "off"), {}),
+                  "beside it": (beside(), {}), "beside it, 128 MiB buckets": (beside("--bucket-bytes", "128MiB"), {}),
                   # In 124M these edges fall where attention's backward pass, which has many small blocks, comes next.
-                  "three buckets before attention": (buckets(10_000_000, 155_000_000), {}),
-                  "a bucket before each attention": (buckets(10_000_000, 13_500_000), {}),
-                  "three, wide and without clusters": (buckets(10_000_000, 155_000_000), few),
-                  "three, wide, graphs not mixed": (buckets(10_000_000, 155_000_000), {**few, "NCCL_GRAPH_MIXING_SUPPORT": "0"}),
-                  **{f"at most {n} channels": (("--max-channels", str(n)), {}) for n in (4, 8)}}
+                  "beside it, three before attention": (buckets(10_000_000, 155_000_000), {}),
+                  "beside it, at most 8 channels": (beside("--max-channels", "8"), {})}
         for name, (extra, variables) in trials.items():
             lines = self.train(count, size, batch * count, STEPS, *extra, variables=variables)
             self.row("reduction", name, count, lines, batch * count * gpt2.LENGTH)

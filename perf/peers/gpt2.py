@@ -124,9 +124,11 @@ def expert(model, sample):
     matrices = [i for i, p in enumerate(params) if p.dim() >= 2]
     vectors = [i for i, p in enumerate(params) if p.dim() < 2]
     tokens, targets = (t.clone() for t in sample)
+    seen = torch.zeros((), device="cuda")   # the loss; its own tensor's memory may serve the backward pass
 
     def body():
         loss = net(tokens, targets)
+        seen.copy_(loss.detach())
         (loss.float() * scale).backward()
         with torch.no_grad():
             found = torch.zeros((), device="cuda")
@@ -140,11 +142,11 @@ def expert(model, sample):
                 torch._fused_adamw_(pick(masters), pick(grads), pick(first), pick(second), [], pick(counts), lr=LR, beta1=0.9,
                                     beta2=0.999, weight_decay=decay, eps=1e-8, amsgrad=False, maximize=False,
                                     grad_scale=None, found_inf=found)
+            torch._foreach_sub_(counts, [found] * len(counts))   # a skipped step does not count
             torch._foreach_copy_(params, masters)
             torch._amp_update_scale_(scale, growth, found, 2.0, 0.5, 2000)
         for p in params:
             p.grad = None
-        return loss.detach()
 
     # Detached: a clone with a history would keep each AccumulateGrad node on this stream, which breaks the capture. On the
     # host, so that it does not count as this side's memory.
@@ -157,7 +159,7 @@ def expert(model, sample):
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        out = body()
+        body()
     with torch.no_grad():   # warming up and capturing trained a little: begin again
         for now, before in zip((*params, *masters, *first, *second, *counts, scale, growth), state):
             now.copy_(before)
@@ -167,7 +169,7 @@ def expert(model, sample):
         tokens.copy_(new_tokens)
         targets.copy_(new_targets)
         graph.replay()
-        return out.clone()
+        return seen.clone()
     return step
 
 

@@ -82,6 +82,7 @@ struct Options {
   bool cuda = false;             ///< the calling thread's device holds the data
   double timeout_seconds = 600;  ///< of one collective, where the host waits for it
   int max_channels = 0;          ///< multiprocessors that NCCL may take; 0: NCCL decides
+  bool sums_alone = false;       ///< nothing else runs on the device meanwhile
 };
 
 /// Collective: the implementation that fits the world size and the device. `compute` is the stream that

@@ -36,7 +36,7 @@ NcclCommunicator::NcclCommunicator(const mpi::Communicator& world, const Options
                                    cudaStream_t compute)
     : Communicator(world.rank(), world.size()),
       ranks_(std::make_shared<nccl::Communicator>(
-          world, nccl::Options{options.timeout_seconds, options.max_channels})),
+          world, nccl::Options{options.timeout_seconds, options.max_channels, options.sums_alone})),
       compute_(compute),
       timeout_seconds_(options.timeout_seconds) {}
 

@@ -35,6 +35,7 @@ Range between(double least, double most);  ///< both ends open
 const std::vector<std::string>& words(Precision);
 const std::vector<std::string>& words(DeviceKind);
 const std::vector<std::string>& words(GraphMode);
+const std::vector<std::string>& words(OverlapMode);
 const std::vector<std::string>& words(OptimizerKind);
 const std::vector<std::string>& words(ScheduleKind);
 const std::vector<std::string>& words(ShuffleMode);

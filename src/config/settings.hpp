@@ -11,6 +11,7 @@ namespace lockstep::config {
 enum class Precision { fp32, tf32, bf16, fp16 };
 enum class DeviceKind { automatic, cuda, cpu };
 enum class GraphMode { automatic, on, off };
+enum class OverlapMode { automatic, on, off };
 enum class OptimizerKind { adamw, sgd };
 enum class ScheduleKind { constant, linear, cosine, warmup_stable_decay };
 enum class ShuffleMode { automatic, full, blocks, none };
@@ -67,7 +68,7 @@ struct ScalerSettings {
 };
 
 struct ReduceSettings {
-  bool overlap = true;
+  OverlapMode overlap = OverlapMode::automatic;
   std::int64_t first_bucket_bytes = 1 << 20;
   std::int64_t bucket_bytes = 64 << 20;
   std::int64_t max_channels = 0;  ///< multiprocessors that NCCL may take; 0: NCCL decides

@@ -138,7 +138,10 @@ void add_scaler(FlagTable& table, ScalerSettings& s) {
 
 void add_reduce(FlagTable& table, TrainSettings& s) {
   table.heading("Gradient reduction");
-  table.add("overlap", "", &s.reduce.overlap, "reduce gradients while the backward pass still runs");
+  table.add("overlap", "MODE", choice(s.reduce.overlap),
+            "reduce gradients while the backward pass still runs; auto: unless all ranks are GPUs of one "
+            "host, where "
+            "all at once after it is faster");
   table
       .add("first-bucket-bytes", "BYTES", Bytes{&s.reduce.first_bucket_bytes},
            "size of the first bucket, small so that reduction begins early")

@@ -20,6 +20,11 @@ const Words& words(GraphMode) {
   return all;
 }
 
+const Words& words(OverlapMode) {
+  static const Words all = {"auto", "on", "off"};
+  return all;
+}
+
 const Words& words(OptimizerKind) {
   static const Words all = {"adamw", "sgd"};
   return all;

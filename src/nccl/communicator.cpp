@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -19,6 +20,7 @@ namespace lockstep::nccl {
 namespace {
 
 constexpr double kLeaveSeconds = 5;
+constexpr const char* kChannelsAlone = "32";  // perf/README.md
 
 void pause_between_polls(std::int64_t polls) {
   if (polls < 1000) {
@@ -90,6 +92,8 @@ Communicator::Communicator(const mpi::Communicator& world, const Options& option
     if (status != ncclSuccess) fail(status, "ncclGetUniqueId");
   });
   id = world_.broadcast_value(id);
+  // NCCL reads it once a process. Its own choice for symmetric memory leaves room for products beside it.
+  if (options.alone && options.max_channels == 0) setenv("NCCL_SYM_CTAS", kChannelsAlone, /*overwrite=*/0);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   if (options.max_channels > 0) config.maxCTAs = options.max_channels;

@@ -30,7 +30,7 @@ GradientReducer::GradientReducer(precision::FlatParameters& parameters, comm::Co
                                  const config::ReduceSettings& settings, comm::Buffer loss)
     : parameters_(parameters),
       ranks_(ranks),
-      overlap_(settings.overlap),
+      overlap_(settings.overlap != config::OverlapMode::off),
       loss_(loss),
       alive_(std::make_shared<bool>(true)) {
   std::vector<Place> places;

@@ -2,6 +2,9 @@
 
 #include <c10/cuda/CUDAStream.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "base/text.hpp"
 #include "comm/devices.hpp"
 #include "cuda/device.hpp"
@@ -22,9 +25,23 @@ Place choose_place(config::DeviceKind kind, const mpi::Communicator& world) {
   const auto choice = comm::assign_devices(world);
   cuda::set_device(choice.device);
   Place place{c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(choice.device)), choice.table()};
+  place.one_host = std::all_of(choice.placements.begin(), choice.placements.end(), [&](const auto& other) {
+    return other.host == choice.placements.front().host;
+  });
   // Not the legacy default stream, which no graph can be captured on.
   c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromPool(false, place.device.index()));
   return place;
+}
+
+config::ReduceSettings settle_reduction(config::ReduceSettings settings, const Place& place) {
+  if (settings.overlap != config::OverlapMode::automatic) return settings;
+  if (!place.cuda() || !place.one_host) {
+    settings.overlap = config::OverlapMode::on;
+    return settings;
+  }
+  settings.overlap = config::OverlapMode::off;
+  settings.first_bucket_bytes = settings.bucket_bytes = std::numeric_limits<std::int64_t>::max();
+  return settings;
 }
 
 }  // namespace lockstep::train

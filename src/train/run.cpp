@@ -81,7 +81,7 @@ void introduce(const config::TrainSettings& settings, Learner& learner, const Tr
             << (place.cuda() ? "" : " (storage; CPU ranks compute in fp32)") << "\n"
             << place.table << "\n"
             << "reduction: " << learner.ranks().describe() << ", " << trainer.bucket_count()
-            << " buckets, overlap " << (settings.reduce.overlap ? "on" : "off") << "\n"
+            << " buckets, overlap " << config::word(settle_reduction(settings.reduce, place).overlap) << "\n"
             << "global batch " << settings.global_batch << " = " << world.size() << " ranks, "
             << trainer.accumulation() << " micro-batches a step; CUDA graph: " << trainer.graph() << "\n"
             << (learner.model().chooses_algorithms() ? text("ops: ", ops_in_use(settings, place), "\n") : "")

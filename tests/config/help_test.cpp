@@ -31,9 +31,7 @@ TEST_CASE("help lists every flag with its default and is at most 100 columns wid
   CHECK_THAT(page, contains("Usage: lockstep train --model NAME"));
   CHECK_THAT(page, contains("--model NAME                model of the registry (required)\n"));
   CHECK_THAT(page, contains("--lr X                      peak learning rate [0.001]\n"));
-  CHECK_THAT(
-      page,
-      contains("--[no-]overlap              reduce gradients while the backward pass still runs [yes]\n"));
+  CHECK_THAT(page, contains("--[no-]check-replicas "));
   CHECK_THAT(page, contains("masters and moments are always\n                              FP32; one of "
                             "fp32, tf32, bf16, fp16 [fp16]\n"));
   CHECK_THAT(page, contains("[64MiB]"));

@@ -46,16 +46,16 @@ struct IniFile {
 
 TEST_CASE("flags are read in both spellings, negative numbers are values, defaults stay") {
   const auto settings =
-      train({"--lr=0.25", "--steps", "7", "--no-overlap", "--seed", "9", "--eval-data", ""});
+      train({"--lr=0.25", "--steps", "7", "--no-check-replicas", "--seed", "9", "--eval-data", ""});
   CHECK(settings.model.name == "mlp");
   CHECK(settings.global_batch == 64);
   CHECK(settings.optimizer.lr == 0.25);
   CHECK(settings.run.steps == 7);
   CHECK(settings.seed == 9);
-  CHECK_FALSE(settings.reduce.overlap);
+  CHECK_FALSE(settings.run.check_replicas);
   CHECK(settings.precision == Precision::fp16);
   CHECK(settings.optimizer.beta2 == 0.999);
-  CHECK(train({"--overlap"}).reduce.overlap);
+  CHECK(train({"--check-replicas"}).run.check_replicas);
   CHECK(refused({"--lr", "-1"}) == "64 --lr: '-1' is not allowed; give a number >= 0");
 }
 
@@ -65,7 +65,8 @@ TEST_CASE("an unknown flag is named with the nearest known one, and abbreviation
         "64 unknown flag --global-bach; did you mean --global-batch?" + ending);
   CHECK(refused({"--precison=fp32"}) == "64 unknown flag --precison; did you mean --precision?" + ending);
   CHECK(refused({"--glob", "8"}).starts_with("64 unknown flag --glob"));
-  CHECK(refused({"--no-overlp"}) == "64 unknown flag --no-overlp; did you mean --no-overlap?" + ending);
+  CHECK(refused({"--no-check-replica"}) ==
+        "64 unknown flag --no-check-replica; did you mean --no-check-replicas?" + ending);
   CHECK(refused({"--no-lr", "8"}).starts_with("64 unknown flag --no-lr"));
   CHECK(refused({"--xyzzyxyzzyxyzzy", "8"}) == "64 unknown flag --xyzzyxyzzyxyzzy" + ending);
   CHECK(refused({"-lr", "8"}) == "64 unknown flag -lr; did you mean --lr?" + ending);
@@ -75,7 +76,7 @@ TEST_CASE("an unknown flag is named with the nearest known one, and abbreviation
 TEST_CASE("a flag given twice is an error, in any of its spellings") {
   CHECK(refused({"--model", "lenet"}) == "64 --model is given twice");
   CHECK(refused({"--lr=1", "--lr", "1"}) == "64 --lr is given twice");
-  CHECK(refused({"--overlap", "--no-overlap"}) == "64 --no-overlap is given twice");
+  CHECK(refused({"--check-replicas", "--no-check-replicas"}) == "64 --no-check-replicas is given twice");
 }
 
 TEST_CASE("a value that is missing or superfluous is named") {
@@ -87,8 +88,8 @@ TEST_CASE("a value that is missing or superfluous is named") {
         "64 --eval-data needs a value, but --sed follows it (a value that begins with dashes: "
         "--eval-data=VALUE)");
   CHECK(train({"--eval-data=--odd"}).data.eval_path == "--odd");
-  CHECK(refused({"--no-overlap=yes"}) == "64 --no-overlap is a switch and takes no value");
-  CHECK(refused({"--overlap", "yes"}).starts_with("64 unexpected argument 'yes'"));
+  CHECK(refused({"--no-check-replicas=yes"}) == "64 --no-check-replicas is a switch and takes no value");
+  CHECK(refused({"--check-replicas", "yes"}).starts_with("64 unexpected argument 'yes'"));
 }
 
 TEST_CASE("an argument without a flag is an error where none is expected") {
@@ -127,14 +128,14 @@ TEST_CASE("--help wins over everything else on the line") {
 
 TEST_CASE("a flag prevails over the file, the file over the default") {
   const IniFile file(
-      "# a run\n[Optimizer]\nlr = 0.5   # high\nbeta1=0.8\n\n; off\noverlap = no\nmodel = lenet\r\n");
+      "# a run\n[Optimizer]\nlr = 0.5   # high\nbeta1=0.8\n\n; off\ncheck-replicas = no\nmodel = lenet\r\n");
   const auto settings = train({"--lr", "0.1", "--config", file.path});
   CHECK(settings.optimizer.lr == 0.1);
   CHECK(settings.optimizer.beta1 == 0.8);
   CHECK(settings.optimizer.beta2 == 0.999);
-  CHECK_FALSE(settings.reduce.overlap);
+  CHECK_FALSE(settings.run.check_replicas);
   CHECK(settings.model.name == "mlp");
-  CHECK(train({"--overlap", "--config=" + file.path}).reduce.overlap);
+  CHECK(train({"--check-replicas", "--config=" + file.path}).run.check_replicas);
 }
 
 TEST_CASE("a required setting may come from the file") {
@@ -157,7 +158,8 @@ TEST_CASE("an INI file's mistakes are named with file and line") {
   CHECK(refused_line("a\nlr = 1") == "64 run.ini:1: 'a' is not of the form key = value");
   CHECK(refused_line("lr = 1\nseed = 2\nlr = 1") == "64 run.ini:3: lr is given twice, first in line 1");
   CHECK(refused_line("lr = 10x") == "64 run.ini:1: lr: '10x' is not allowed; give a number >= 0");
-  CHECK(refused_line("overlap = maybe") == "64 run.ini:1: overlap: 'maybe' is not allowed; give yes or no");
+  CHECK(refused_line("check-replicas = maybe") ==
+        "64 run.ini:1: check-replicas: 'maybe' is not allowed; give yes or no");
   CHECK(refused_line("") == "");
   CHECK(refused({"--config", "/nowhere/run.ini"}).starts_with("66 /nowhere/run.ini: cannot be read"));
   CHECK(refused({"--config"}) == "64 --config needs a value");

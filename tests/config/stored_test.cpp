@@ -73,7 +73,8 @@ TEST_CASE("a damaged config.json is bad data, and the message names the file and
   CHECK(refused(R"({"lr": null})") == "65 r/config.json: lr: 'null' is not allowed; give a number >= 0");
   CHECK(refused(R"({"steps": 1.5})") ==
         "65 r/config.json: steps: '1.5' is not allowed; give an integer >= 0");
-  CHECK(refused(R"({"overlap": 3})") == "65 r/config.json: overlap: '3' is not allowed; give yes or no");
+  CHECK(refused(R"({"check-replicas": 3})") ==
+        "65 r/config.json: check-replicas: '3' is not allowed; give yes or no");
 }
 
 TEST_CASE("settings as text hold one line a flag") {

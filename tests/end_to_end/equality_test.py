@@ -92,7 +92,7 @@ class Equality(LockstepTest):
     def test_overlap_one_seed_twice_and_many_buckets_change_no_bit(self):
         restless = dict(**self.RESTLESS, init_scale=2**20, model="lenet", steps=20)
         first = self.train_split(2, "first", **restless)
-        for name, change in (("again", {}), ("waiting", {"overlap": False}),
+        for name, change in (("again", {}), ("waiting", {"overlap": "off"}),
                              ("buckets", {"first_bucket_bytes": 512, "bucket_bytes": 4096})):
             other = self.train_split(2, name, **restless, **change)
             self.assertEqual(first.reports(), other.reports(), name)

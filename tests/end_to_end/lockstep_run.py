@@ -73,7 +73,7 @@ def on_ranks(ranks, *words):
 
 
 def flags(settings):
-    """{'global_batch': 8, 'overlap': False} is --global-batch 8 --no-overlap; None leaves a flag out."""
+    """{'global_batch': 8, 'check_replicas': False} is --global-batch 8 --no-check-replicas; None leaves a flag out."""
     words = []
     for name, value in settings.items():
         name = name.replace("_", "-")

@@ -98,7 +98,8 @@ class Gpt2GpuTest(lr.LockstepTest):
         two = self.train(2, "two", growth_interval=8)
         self.assert_close(two.column("loss"), one.column("loss"), FP16_BOUND)
         self.assertEqual(two.column("loss_scale"), one.column("loss_scale"))
-        for name, changes in {"again": {}, "off": {"graph": "off"}, "no-overlap": {"overlap": False}}.items():
+        for name, changes in {"again": {}, "off": {"graph": "off"}, "beside": {"overlap": "on"},
+                              "after": {"overlap": "off"}}.items():
             self.same(two, self.train(2, name, growth_interval=8, **changes), name)
 
 

@@ -108,7 +108,7 @@ class GpuTest(lr.LockstepTest):
         self.needs(2)
         runs = [self.train(2, name, **changes) for name, changes in {
             "captured": {}, "op-by-op": {"graph": "off"}, "again": {},
-            "no-overlap": {"overlap": False}}.items()]
+            "beside": {"overlap": "on"}, "after": {"overlap": "off"}}.items()]
         for other in runs[1:]:
             self.assertEqual(other.reports(), runs[0].reports())
             self.assertEqual(other.shards(), runs[0].shards())

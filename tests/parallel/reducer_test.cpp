@@ -90,7 +90,7 @@ TEST_CASE("reduced gradients are those of the whole batch on one rank, in any nu
     for (const bool overlap : {true, false}) {
       for (const int micro_batches : {1, 2, 3}) {
         config::ReduceSettings settings;
-        settings.overlap = overlap;
+        settings.overlap = overlap ? config::OverlapMode::on : config::OverlapMode::off;
         settings.first_bucket_bytes = 16;
         settings.bucket_bytes = 128;
         Setup setup(world, precision, settings);

@@ -119,7 +119,7 @@ TEST_CASE("the same with three micro-batches, in the first, the middle and the l
   const test::SharedData data(world, {40, 24});
   for (const bool overlap : {true, false}) {
     auto settings = settings_of(Precision::fp16, 16);
-    settings.reduce.overlap = overlap;
+    settings.reduce.overlap = overlap ? config::OverlapMode::on : config::OverlapMode::off;
     Planting planting(world, settings, data.set(), 3);
     for (int rank = 0; rank < world.size(); ++rank) {
       for (const std::int64_t micro : {0, 1, 2}) {
