@@ -73,9 +73,12 @@ int main(int, char** arguments) {
                    .auxiliary = before},
                   wide);
   });
-  report("in: bias and gelu beside", [&] { ops::product_bias_gelu(x, in_weight, bias, before, wide); });
-  report("d hidden: slope and sums beside",
-         [&] { ops::product_times(d_out, out_weight, before, wide, sums, true); });
+  const bool beside = ops::runs_beside(x, 4 * width);  // on this device, in this build, for this size
+  if (beside) {
+    report("in: bias and gelu beside", [&] { ops::product_bias_gelu(x, in_weight, bias, before, wide); });
+    report("d hidden: slope and sums beside",
+           [&] { ops::product_times(d_out, out_weight, before, wide, sums, true); });
+  }
   const at::Tensor qkv_weight = make(3 * width, width, 0.02), proj_weight = make(width, width, 0.02);
   const at::Tensor bias3 = make(1, 3 * width, 0.1).flatten(), bias1 = make(1, width, 0.1).flatten();
   const at::Tensor qkv = at::empty_like(d_qkv), narrow = at::empty_like(x);
@@ -86,7 +89,7 @@ int main(int, char** arguments) {
         {.left = x, .right = qkv_weight, .right_transposed = true, .epilogue = Epilogue::bias, .bias = bias3},
         qkv);
   });
-  report("qkv: bias beside", [&] { ops::product_bias(x, qkv_weight, bias3, qkv); });
+  if (beside) report("qkv: bias beside", [&] { ops::product_bias(x, qkv_weight, bias3, qkv); });
   const auto adding = [&](const char* name, const at::Tensor& left, const at::Tensor& weight) {
     report((std::string(name) + ": product").c_str(),
            [&] { ops::multiply({.left = left, .right = weight, .right_transposed = true}, narrow); });

@@ -15,6 +15,7 @@ equality    200 steps of one global batch at each count: losses within 5e-3 of o
 fails. perf/README.md states the formulas. Needs what perf/gpt2.py needs.
 """
 import argparse
+import itertools
 import json
 import os
 import pathlib
@@ -122,11 +123,13 @@ class Bench:
 
     def all_reduce(self):
         program = pathlib.Path(self.arguments.binary).resolve().parent / "all_reduce"
-        for count in self.arguments.counts[1:]:
+        # 32 blocks are what a run on one host asks for (docs/adr/0012-reduction-after-the-backward-pass.md).
+        for count, blocks in itertools.product(self.arguments.counts[1:], ("",) if self.arguments.cpu else ("", "32")):
             command = ["mpirun", "-np", str(count), "--bind-to", "none", str(program), *(("cpu",) if self.arguments.cpu else ())]
-            done = subprocess.run(command, capture_output=True, text=True)
+            done = subprocess.run(command, capture_output=True, text=True,
+                                  env={**os.environ, **({"NCCL_SYM_CTAS": blocks} if blocks else {})})
             print(done.stdout, end="", flush=True)
-            self.report.setdefault("all_reduce", []).extend(json.loads(line) for line in done.stdout.splitlines())
+            self.report.setdefault("all_reduce", []).extend({**json.loads(line), "blocks": blocks} for line in done.stdout.splitlines())
             if done.returncode != 0:
                 self.wrong.append(f"all_reduce at {count} ranks: {done.stderr.strip()[-200:] or 'a sum is wrong'}")
 

@@ -81,8 +81,8 @@ class Communicator {
 struct Options {
   bool cuda = false;             ///< the calling thread's device holds the data
   double timeout_seconds = 600;  ///< of one collective, where the host waits for it
-  int max_channels = 0;          ///< multiprocessors that NCCL may take; 0: NCCL decides
-  bool sums_alone = false;       ///< nothing else runs on the device meanwhile
+  int max_channels = 0;          ///< multiprocessors that NCCL may take; 0: NCCL decides, or `sums_alone`
+  bool sums_alone = false;       ///< nothing else runs on the device meanwhile, so NCCL may take more
 };
 
 /// Collective: the implementation that fits the world size and the device. `compute` is the stream that

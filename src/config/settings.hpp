@@ -71,7 +71,8 @@ struct ReduceSettings {
   OverlapMode overlap = OverlapMode::automatic;
   std::int64_t first_bucket_bytes = 1 << 20;
   std::int64_t bucket_bytes = 64 << 20;
-  std::int64_t max_channels = 0;  ///< multiprocessors that NCCL may take; 0: NCCL decides
+  std::int64_t max_channels =
+      0;  ///< multiprocessors that NCCL may take; 0: NCCL decides, or 32 after the backward pass
 };
 
 struct RunSettings {

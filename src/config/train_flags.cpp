@@ -138,21 +138,23 @@ void add_scaler(FlagTable& table, ScalerSettings& s) {
 
 void add_reduce(FlagTable& table, TrainSettings& s) {
   table.heading("Gradient reduction");
-  table.add("overlap", "MODE", choice(s.reduce.overlap),
-            "reduce gradients while the backward pass still runs; auto: unless all ranks are GPUs of one "
-            "host, where "
-            "all at once after it is faster");
+  table.add(
+      "overlap", "MODE", choice(s.reduce.overlap),
+      "reduce gradients while the backward pass still runs; auto: unless all ranks are Hopper GPUs of one "
+      "host, which reduce all at once after it");
   table
       .add("first-bucket-bytes", "BYTES", Bytes{&s.reduce.first_bucket_bytes},
-           "size of the first bucket, small so that reduction begins early")
+           "size of the first bucket, small so that reduction begins early; none where --overlap auto "
+           "reduces all at once")
       .in(at_least(1));
   table
       .add("bucket-bytes", "BYTES", Bytes{&s.reduce.bucket_bytes},
-           "size of the others; each ends with the parameter that makes it that large")
+           "size of the others; each ends with the parameter that makes it that large; none where --overlap "
+           "auto reduces all at once")
       .in(at_least(1));
   table
       .add("max-channels", "N", &s.reduce.max_channels,
-           "multiprocessors that NCCL may take from the backward pass; 0: NCCL decides")
+           "multiprocessors that NCCL may take; 0: NCCL decides beside the backward pass, and 32 after it")
       .in(at_least(0))
       .may_change();
   table

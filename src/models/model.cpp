@@ -7,7 +7,7 @@
 
 namespace lockstep::models {
 
-at::Tensor Model::next_logits(const at::Tensor& tokens) {
+at::Tensor Model::next_logits(const at::Tensor& tokens, Past* past) {
   throw UsageError(
       "this model predicts no tokens, so it cannot generate text; train one that does, on token data");
 }

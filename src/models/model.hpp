@@ -23,6 +23,13 @@ struct Loss {
       correct;  ///< int64 scalar: rows predicted right; only in evaluation, and only where it has a meaning
 };
 
+/// What a model of tokens remembers of the tokens that it has read, so that those after them cost no second
+/// look. A new one remembers nothing; it is of one model and one sequence.
+struct Past {
+  std::int64_t length = 0;         ///< tokens read
+  std::vector<at::Tensor> layers;  ///< what each layer keeps; the model's own
+};
+
 /// What the trainer needs to know of a model. Its parameters are float when it is made; the trainer stores
 /// them as
 /// --precision asks and makes each a view of one flat array. Every parameter takes part in every loss.
@@ -31,8 +38,10 @@ class Model : public torch::nn::Module {
   virtual Loss loss(const Batch& batch) = 0;
 
   /// Of a model of tokens: the logits, float [vocabulary], of the token after the last of `tokens` [1, t]
-  /// int64, 1 <= t <= the sequence length that it was made for. Other models throw UsageError.
-  virtual at::Tensor next_logits(const at::Tensor& tokens);
+  /// int64, t >= 1. With `past`, `tokens` come after those that it remembers, and are remembered as well. All
+  /// together are as many as the sequence length that the model was made for, at most. Other models throw
+  /// UsageError.
+  virtual at::Tensor next_logits(const at::Tensor& tokens, Past* past = nullptr);
 
   /// True where ops of this model choose algorithms by timing (ops/linear.hpp): the trainer then makes all
   /// ranks choose alike before the first step.

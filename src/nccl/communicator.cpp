@@ -20,7 +20,7 @@ namespace lockstep::nccl {
 namespace {
 
 constexpr double kLeaveSeconds = 5;
-constexpr const char* kChannelsAlone = "32";  // perf/README.md
+constexpr int kChannelsAlone = 32;  // docs/adr/0012-reduction-after-the-backward-pass.md
 
 void pause_between_polls(std::int64_t polls) {
   if (polls < 1000) {
@@ -92,11 +92,15 @@ Communicator::Communicator(const mpi::Communicator& world, const Options& option
     if (status != ncclSuccess) fail(status, "ncclGetUniqueId");
   });
   id = world_.broadcast_value(id);
-  // NCCL reads it once a process. Its own choice for symmetric memory leaves room for products beside it.
-  if (options.alone && options.max_channels == 0) setenv("NCCL_SYM_CTAS", kChannelsAlone, /*overwrite=*/0);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  if (options.max_channels > 0) config.maxCTAs = options.max_channels;
+  // What NCCL chooses by itself leaves room for products beside it. Its variables NCCL_MIN_CTAS and
+  // NCCL_MAX_CTAS go before these.
+  if (options.max_channels > 0) {
+    config.maxCTAs = options.max_channels;
+  } else if (options.alone) {
+    config.minCTAs = config.maxCTAs = kChannelsAlone;
+  }
   try {
     complete(ncclCommInitRankConfig(&comm_, size(), id, rank(), &config), "ncclCommInitRankConfig");
   } catch (...) {

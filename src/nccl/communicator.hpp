@@ -16,8 +16,8 @@ std::string library_version();
 struct Options {
   double timeout_seconds =
       600;               ///< of a call that the host waits for: making the communicator, registering memory
-  int max_channels = 0;  ///< multiprocessors (CTAs) that a collective may take; 0: NCCL decides
-  bool alone = false;    ///< nothing else runs on the device during a collective, so it may take more of them
+  int max_channels = 0;  ///< multiprocessors (CTAs) that a collective may take; 0: NCCL decides, or `alone`
+  bool alone = false;    ///< nothing else runs on the device during a collective: it takes 32 of them
 };
 
 /// One NCCL communicator over the ranks of an MPI communicator, on the calling thread's device. NCCL never

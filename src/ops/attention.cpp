@@ -85,6 +85,23 @@ at::Tensor attention(const at::Tensor& qkv, std::int64_t sequences, std::int64_t
   return FusedAttention::apply(qkv.contiguous(), sequences, heads);
 }
 
+at::Tensor attention_after(const at::Tensor& qkv, const at::Tensor& kept, std::int64_t before) {
+  const std::int64_t tokens = qkv.size(0), heads = kept.size(1), all = before + tokens;
+  TORCH_CHECK(
+      qkv.dim() == 2 && kept.dim() == 4 && qkv.size(1) == 3 * heads * kept.size(3) && all <= kept.size(2),
+      "attention_after: qkv ", qkv.sizes(), " after ", before, " tokens does not fit keys and values ",
+      kept.sizes());
+  const at::Tensor parts =
+      qkv.view({tokens, 3, heads, kept.size(3)}).permute({1, 2, 0, 3});  // [3, heads, t, d]
+  kept.narrow(2, before, tokens).copy_(parts.narrow(0, 1, 2));
+  const at::Tensor seen = kept.narrow(2, 0, all).unsqueeze(1);
+  const at::Tensor mask = at::ones({tokens, all}, qkv.options().dtype(at::kBool)).tril(before);
+  return at::scaled_dot_product_attention(parts[0].unsqueeze(0), seen[0], seen[1], mask)
+      .squeeze(0)
+      .transpose(0, 1)
+      .reshape({tokens, qkv.size(1) / 3});
+}
+
 at::Tensor reference::attention(const at::Tensor& qkv, std::int64_t sequences, std::int64_t heads) {
   const std::int64_t width = qkv.size(1) / 3;
   if (sequences == 0) return qkv.narrow(1, 0, width);

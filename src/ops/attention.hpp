@@ -13,6 +13,12 @@ namespace lockstep::ops {
 /// widths that are no multiple of 8, takes the reference. Differentiable.
 at::Tensor attention(const at::Tensor& qkv, std::int64_t sequences, std::int64_t heads);
 
+/// Attention of tokens whose earlier ones are done: `qkv` [t, 3 * width] of the tokens that come after the
+/// first `before` of one sequence; `kept` [2, heads, capacity, width / heads], of its type, holds keys and
+/// values of those, and then of the new ones as well. Returns [t, width]. Plain ATen on every device; not
+/// differentiable. Throws c10::Error where `kept` has no place for t more.
+at::Tensor attention_after(const at::Tensor& qkv, const at::Tensor& kept, std::int64_t before);
+
 namespace reference {
 at::Tensor attention(const at::Tensor& qkv, std::int64_t sequences, std::int64_t heads);
 }  // namespace reference

@@ -4,6 +4,7 @@
 #include <c10/cuda/CUDAStream.h>
 #include <torch/torch.h>
 
+#include <cstdint>
 #include <limits>
 
 #include "ops/element.hpp"
@@ -16,9 +17,30 @@ namespace {
 using cuda_kernels::HopperProduct;
 using cuda_kernels::ProductEpilogue;
 
-constexpr std::int64_t kUnit = 8;  // columns of 16 bytes
-/// Elements of the result; a smaller one is no faster here (perf/results/epilogues-h200.json).
+constexpr std::int64_t kUnit = 8;   // columns of 16 bytes
+constexpr std::size_t kBytes = 16;  // of an access
+/// Elements of the result: two rounds of tiles for all multiprocessors, so that the last tiles' epilogues are
+/// a small part. Smaller products were not measured.
 constexpr std::int64_t kLeastElements = std::int64_t{1} << 23;
+
+/// Whether the kernel's indices hold every element, in units of 16 bytes.
+bool indices_fit(std::int64_t rows, std::int64_t columns, std::int64_t inner) {
+  constexpr std::int64_t kMost = std::numeric_limits<int>::max() - (1 << 10);  // a tile may begin beyond
+  return rows <= kMost && columns <= kMost && inner <= kMost && rows * columns <= kUnit * kMost;
+}
+
+void check_operand(const char* name, const at::Tensor& tensor, at::IntArrayRef sizes,
+                   const at::Tensor& result) {
+  TORCH_CHECK(tensor.sizes() == sizes, "matrix product beside its epilogue: ", name, " is ", tensor.sizes(),
+              ", a result of ", result.sizes(), " takes ", sizes);
+  TORCH_CHECK(tensor.is_contiguous() && tensor.scalar_type() == result.scalar_type() &&
+                  tensor.device() == result.device(),
+              "matrix product beside its epilogue: ", name, " must be contiguous, of ", result.scalar_type(),
+              " and on ", result.device(), ", as the result is");
+  TORCH_CHECK(reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr()) % kBytes == 0,
+              "matrix product beside its epilogue: ", name, " begins at no multiple of ", kBytes,
+              " bytes; take a copy of it");
+}
 
 HopperProduct describe(const at::Tensor& left, const at::Tensor& right, std::int64_t inner_of_right,
                        const at::Tensor& result, ProductEpilogue epilogue) {
@@ -30,13 +52,15 @@ HopperProduct describe(const at::Tensor& left, const at::Tensor& right, std::int
   TORCH_CHECK(right.size(inner_of_right) == product.inner &&
                   right.size(1 - inner_of_right) == product.columns && result.size(0) == product.rows,
               "matrix product of ", left.sizes(), " and ", right.sizes(), " does not fit ", result.sizes());
-  TORCH_CHECK(product.columns % kUnit == 0 && product.inner % kUnit == 0 &&
-                  product.rows * product.columns < kUnit * std::numeric_limits<int>::max(),
+  TORCH_CHECK(product.columns % kUnit == 0 && product.inner % kUnit == 0 && product.inner > 0 &&
+                  indices_fit(product.rows, product.columns, product.inner),
               "matrix product beside its epilogue: ", left.sizes(), " x ", right.sizes(),
-              " is no size for it");
-  for (const at::Tensor& matrix : {left, right, result})
-    TORCH_CHECK(matrix.is_contiguous() && matrix.scalar_type() == result.scalar_type(),
-                "matrix products take contiguous tensors of one type");
+              " is no size for it; widths must be multiples of ", kUnit);
+  TORCH_CHECK(result.scalar_type() == at::kHalf || result.scalar_type() == at::kBFloat16,
+              "matrix product beside its epilogue takes half and bfloat16, got ", result.scalar_type());
+  check_operand("the left matrix", left, left.sizes(), result);
+  check_operand("the right matrix", right, right.sizes(), result);
+  check_operand("the result", result, result.sizes(), result);
   product.left = left.const_data_ptr();
   product.right = right.const_data_ptr();
   product.result = result.data_ptr();
@@ -57,7 +81,8 @@ void launch(const HopperProduct& product) {
 bool runs_beside(const at::Tensor& left, std::int64_t columns) {
 #ifdef LOCKSTEP_HOPPER
   const auto* const device = at::cuda::getDeviceProperties(left.get_device());
-  return device->major == 9 && device->minor == 0 && left.size(0) * columns >= kLeastElements;
+  return device->major == 9 && device->minor == 0 && left.size(0) * columns >= kLeastElements &&
+         indices_fit(left.size(0), columns, left.size(1));
 #else
   return false;
 #endif
@@ -66,6 +91,7 @@ bool runs_beside(const at::Tensor& left, std::int64_t columns) {
 void product_bias(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                   const at::Tensor& out) {
   HopperProduct product = describe(x, weight, 1, out, ProductEpilogue::bias);
+  check_operand("the bias", bias, {product.columns}, out);
   product.bias = bias.const_data_ptr();
   launch(product);
 }
@@ -73,6 +99,8 @@ void product_bias(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
 void product_bias_gelu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                        const at::Tensor& slope, const at::Tensor& hidden) {
   HopperProduct product = describe(x, weight, 1, hidden, ProductEpilogue::bias_gelu);
+  check_operand("the bias", bias, {product.columns}, hidden);
+  check_operand("GELU's slope", slope, hidden.sizes(), hidden);
   product.bias = bias.const_data_ptr();
   product.auxiliary = slope.data_ptr();
   launch(product);
@@ -81,6 +109,10 @@ void product_bias_gelu(const at::Tensor& x, const at::Tensor& weight, const at::
 void product_times(const at::Tensor& left, const at::Tensor& weight, const at::Tensor& factor,
                    const at::Tensor& result, const at::Tensor& sums, bool adds) {
   HopperProduct product = describe(left, weight, 0, result, ProductEpilogue::factor_sums);
+  check_operand("the factor", factor, result.sizes(), result);
+  TORCH_CHECK(
+      sums.numel() == product.columns && sums.is_contiguous() && sums.scalar_type() == result.scalar_type(),
+      "sums over rows of ", result.sizes(), " do not fit ", sums.sizes());
   const std::int64_t parts = cuda_kernels::hopper_parts(product.rows);
   const at::Tensor partial = at::empty({parts, product.columns}, left.options().dtype(at::kFloat));
   product.auxiliary = factor.data_ptr();

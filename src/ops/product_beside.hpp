@@ -4,24 +4,28 @@
 
 namespace lockstep::ops {
 
-/// Matrix products whose epilogue runs beside them, in a kernel for Hopper: cuBLASLt's epilogues of bias,
-/// GELU and GELU's derivative make a product wait (perf/README.md). Not differentiable; all tensors
-/// contiguous matrices of half or bfloat16, widths multiples of 8. The product is rounded once before its
-/// epilogue, as two ops in a row would.
+// Matrix products whose epilogue runs beside them, in a kernel for Hopper: cuBLASLt's epilogues of bias, GELU
+// and GELU's derivative make a product wait (docs/adr/0011-products-beside-their-epilogues.md). All tensors
+// are contiguous, of one type, half or bfloat16, on one device of compute capability 9.0, and begin at
+// multiples of 16 bytes; widths are multiples of 8. The product is summed in float and rounded, and so is the
+// result of each step of its epilogue, as by ops in a row. Not differentiable. The order of sums follows from
+// the sizes. Throws c10::Error for shapes, types and addresses that do not fit.
 
 /// Whether [rows, inner] x [inner, columns] on this tensor's device is to run here: compute capability 9.0, a
-/// build for it, and enough rows to fill the device.
+/// build for it, and a result of 2^23 elements at least, but not more than the kernel's indices hold.
 bool runs_beside(const at::Tensor& left, std::int64_t columns);
 
-/// out = x weight^T + bias.
+/// out = x weight^T + bias: `x` [rows, in], `weight` [columns, in], `bias` [columns], `out` [rows, columns].
 void product_bias(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                   const at::Tensor& out);
 
-/// hidden = GELU(x weight^T + bias) in its tanh form, and the slope of GELU there.
+/// hidden = GELU(x weight^T + bias) in its tanh form, and `slope` that of GELU there; the shapes of
+/// product_bias, both results [rows, columns].
 void product_bias_gelu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                        const at::Tensor& slope, const at::Tensor& hidden);
 
-/// result = (left weight) * factor, and sums (+)= its sums over rows, in a fixed order.
+/// result = (left weight) * factor, and sums (+)= the sums over its rows, of the rounded elements: `left`
+/// [rows, inner], `weight` [inner, columns], `factor` and `result` [rows, columns], `sums` [columns].
 void product_times(const at::Tensor& left, const at::Tensor& weight, const at::Tensor& factor,
                    const at::Tensor& result, const at::Tensor& sums, bool adds);
 

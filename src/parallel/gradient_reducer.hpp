@@ -11,7 +11,7 @@
 
 namespace lockstep::parallel {
 
-/// Sums the gradients of all ranks while the backward pass still runs.
+/// Sums the gradients of all ranks, while the backward pass still runs or, without overlap, after it.
 ///
 /// A hook on every parameter says when its gradient is complete. A bucket whose parameters are all ready is
 /// sent, but always in the order of the layout, which is the same on every rank. Nothing is copied: a bucket

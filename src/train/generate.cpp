@@ -58,19 +58,36 @@ class Printer {
   std::size_t shown_;  // bytes
 };
 
-/// float [vocabulary] on the host.
-at::Tensor next_logits(const Writer& writer, std::span<const std::int32_t> tokens) {
-  const auto window = tokens.last(std::min(tokens.size(), static_cast<std::size_t>(writer.context)));
-  const std::vector<std::int64_t> wide(window.begin(), window.end());
-  const at::Tensor row =
-      at::tensor(at::ArrayRef<std::int64_t>(wide), at::kLong).unsqueeze(0).to(writer.device);
-  const precision::AutocastScope autocast(writer.precision, writer.device.is_cuda());
-  // A vocabulary that the model has padded has logits that stand for nothing.
-  return writer.model.next_logits(row)
-      .narrow(0, 0, writer.tokenizer.vocabulary())
-      .to(at::kCPU, at::kFloat)
-      .contiguous();
-}
+/// A model that reads a growing row of tokens, each once while the row fits its context. A longer row is read
+/// from a place near its end, so that half of the context is free again.
+class Reader {
+ public:
+  explicit Reader(const Writer& writer) : writer_(writer) {}
+
+  /// float [vocabulary] on the host, for the token after `tokens`, which begin with those of the last call.
+  at::Tensor next_logits(std::span<const std::int32_t> tokens) {
+    const auto context = static_cast<std::size_t>(writer_.context);
+    if (tokens.size() - start_ > context) {
+      start_ = tokens.size() - (context + 1) / 2;
+      past_ = {};
+    }
+    const auto unread = tokens.subspan(start_ + static_cast<std::size_t>(past_.length));
+    const std::vector<std::int64_t> wide(unread.begin(), unread.end());
+    const at::Tensor row =
+        at::tensor(at::ArrayRef<std::int64_t>(wide), at::kLong).unsqueeze(0).to(writer_.device);
+    const precision::AutocastScope autocast(writer_.precision, writer_.device.is_cuda());
+    // A vocabulary that the model has padded has logits that stand for nothing.
+    return writer_.model.next_logits(row, &past_)
+        .narrow(0, 0, writer_.tokenizer.vocabulary())
+        .to(at::kCPU, at::kFloat)
+        .contiguous();
+  }
+
+ private:
+  const Writer& writer_;
+  models::Past past_;
+  std::size_t start_ = 0;  // the first token that the model remembers
+};
 
 std::string prompt_of(const config::GenerateSettings& settings) {
   return settings.prompt_file.empty() ? settings.prompt : read_text_file(settings.prompt_file);
@@ -122,9 +139,10 @@ std::vector<std::int32_t> write_text(const Writer& writer, const std::string& pr
   std::vector<std::int32_t> tokens{writer.tokenizer.end_of_text()};
   const auto asked = writer.tokenizer.encode(prompt, "--prompt");
   tokens.insert(tokens.end(), asked.begin(), asked.end());
+  Reader reader(writer);
   Printer printer(writer.tokenizer, tokens, print);
   for (std::int64_t i = 0; i < count; ++i) {
-    const at::Tensor logits = next_logits(writer, tokens);
+    const at::Tensor logits = reader.next_logits(tokens);
     const auto next = sampler({logits.data_ptr<float>(), static_cast<std::size_t>(logits.numel())});
     if (next == writer.tokenizer.end_of_text()) break;
     tokens.push_back(static_cast<std::int32_t>(next));

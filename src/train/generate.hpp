@@ -19,7 +19,8 @@ namespace lockstep::train {
 struct Writer {
   models::Model& model;
   const data::Tokenizer& tokenizer;
-  std::int64_t context;  ///< tokens that the model looks back on at most
+  std::int64_t
+      context;  ///< tokens that the model looks back on at most; a longer text, at half of them at least
   config::Precision precision;
   at::Device device;
 };

@@ -25,8 +25,8 @@ Place choose_place(config::DeviceKind kind, const mpi::Communicator& world) {
   const auto choice = comm::assign_devices(world);
   cuda::set_device(choice.device);
   Place place{c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(choice.device)), choice.table()};
-  place.one_host = std::all_of(choice.placements.begin(), choice.placements.end(), [&](const auto& other) {
-    return other.host == choice.placements.front().host;
+  place.hopper_host = std::all_of(choice.placements.begin(), choice.placements.end(), [&](const auto& other) {
+    return other.host == choice.placements.front().host && other.device.major == 9 && other.device.minor == 0;
   });
   // Not the legacy default stream, which no graph can be captured on.
   c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromPool(false, place.device.index()));
@@ -35,7 +35,7 @@ Place choose_place(config::DeviceKind kind, const mpi::Communicator& world) {
 
 config::ReduceSettings settle_reduction(config::ReduceSettings settings, const Place& place) {
   if (settings.overlap != config::OverlapMode::automatic) return settings;
-  if (!place.cuda() || !place.one_host) {
+  if (!place.cuda() || !place.hopper_host) {
     settings.overlap = config::OverlapMode::on;
     return settings;
   }

@@ -81,6 +81,25 @@ TEST_CASE("gpt2 with recomputation gives the very loss and gradients that it giv
     CHECK(at::equal(plain->parameters()[i].grad(), again->parameters()[i].grad()));
 }
 
+TEST_CASE("gpt2's next logits are the same whether it reads a row at once or remembers parts of it") {
+  torch::manual_seed(5);
+  const auto model = models::make_model(request());
+  perturb(*model);
+  torch::NoGradGuard no_grad;
+  const at::Tensor tokens = batch(1).inputs;
+  const at::Tensor expected = test::plain_logits(*model, tokens, kPlain)[0];
+  for (const std::vector<std::int64_t>& parts :
+       {std::vector<std::int64_t>{8}, {1, 1, 1, 1, 1, 1, 1, 1}, {3, 2, 3}, {5, 1, 1, 1}}) {
+    models::Past past;
+    for (const auto length : parts) {
+      const at::Tensor logits = model->next_logits(tokens.narrow(1, past.length, length), &past);
+      CHECK(at::allclose(logits, expected[past.length - 1], 1e-5, 1e-5));
+    }
+    CHECK(past.length == kLength);
+    CHECK_THROWS_AS(model->next_logits(tokens.narrow(1, 0, 1), &past), c10::Error);  // no place is left
+  }
+}
+
 TEST_CASE("a token sees no later token") {
   torch::manual_seed(5);
   const auto model = models::make_model(request());

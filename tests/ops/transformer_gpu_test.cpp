@@ -58,7 +58,7 @@ TEST_CASE("fused linear layers are their references, at odd row counts and in bo
   torch::manual_seed(1);
   for (const auto type : kTypes) {
     for (const auto& [rows, in, out] :
-         {std::tuple{1, 64, 128}, {5, 8, 24}, {1000, 768, 2304}, {333, 96, 64}}) {
+         {std::tuple{1, 64, 128}, {5, 8, 24}, {1000, 768, 2304}, {4000, 768, 2304}, {333, 96, 64}}) {
       INFO(toString(type) << " " << rows << " x " << in << " -> " << out);
       expect_like_reference([](const Tensors& t) { return ops::linear(t[0], t[1], t[2]); },
                             [](const Tensors& t) { return ops::reference::linear(t[0], t[1], t[2]); },
@@ -76,7 +76,7 @@ TEST_CASE("the fused MLP is its reference", "[gpu]") {
   if (!test::gpu_here()) return;
   torch::manual_seed(2);
   for (const auto type : kTypes) {
-    for (const auto& [rows, width] : {std::pair{1, 64}, {77, 16}, {1000, 768}}) {
+    for (const auto& [rows, width] : {std::pair{1, 64}, {77, 16}, {1000, 768}, {3000, 768}}) {
       INFO(toString(type) << " " << rows << " x " << width);
       expect_like_reference(
           [](const Tensors& t) {

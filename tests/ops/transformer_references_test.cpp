@@ -60,6 +60,24 @@ TEST_CASE("attention passes finite differences and is causal softmax attention w
   CHECK_THROWS_AS(ops::attention(qkv, 3, kHeads), c10::Error);
 }
 
+TEST_CASE("attention after earlier tokens is the last rows of attention over all") {
+  torch::manual_seed(3);
+  constexpr std::int64_t kHeads = 3, kLength = 7, kWidth = 6;
+  for (const auto type : {at::kDouble, at::kFloat}) {
+    const at::Tensor qkv = torch::randn({kLength, 3 * kWidth}, type);
+    const at::Tensor whole = ops::attention(qkv, 1, kHeads);
+    for (std::int64_t first = 0; first <= kLength; ++first) {
+      const at::Tensor kept = at::full({2, kHeads, kLength + 1, kWidth / kHeads}, NAN, qkv.options());
+      const at::Tensor before = ops::attention_after(qkv.narrow(0, 0, first), kept, 0);
+      const at::Tensor after = ops::attention_after(qkv.narrow(0, first, kLength - first), kept, first);
+      CHECK(at::allclose(at::cat({before, after}), whole, 1e-5, 1e-6));
+    }
+  }
+  const at::Tensor kept = at::zeros({2, kHeads, 4, 2}), qkv = at::zeros({2, 3 * kWidth});
+  CHECK_THROWS_AS(ops::attention_after(qkv, kept, 3), c10::Error);
+  CHECK_THROWS_AS(ops::attention_after(qkv.narrow(1, 0, 12), kept, 0), c10::Error);
+}
+
 TEST_CASE("the head's loss passes finite differences and leaves padding out of the softmax") {
   torch::manual_seed(3);
   const at::Tensor targets = at::tensor({0, 4, 2}, at::kLong);

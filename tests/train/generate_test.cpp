@@ -112,11 +112,21 @@ TEST_CASE("a text goes on from its prompt, token by token, and a seed writes it 
 
 TEST_CASE("the model looks back on its context and no further") {
   const auto net = test::token_net(257);
-  write(*net, "a prompt that is longer than the context", 3, {}, 5);
+  write(*net, "a prompt that is longer than the context", 30, {}, 5);
   CHECK(net->longest_seen == 5);
   net->longest_seen = 0;
   write(*net, "", 1, {}, 5);
   CHECK(net->longest_seen == 1);  // the end of the document before
+}
+
+TEST_CASE("each token is read once until the context is full, then half of it again") {
+  const auto net = test::token_net(257);
+  for (int token = 0; token < 256; ++token) net->follow(token, 'a');  // never the end
+  write(*net, "abc", 12, {}, 7);
+  CHECK(net->read == std::vector<std::int64_t>{4, 1, 1, 1, 4, 1, 1, 1, 4, 1, 1, 1});
+  net->read.clear();
+  write(*net, "abc", 3, {}, 1);
+  CHECK(net->read == std::vector<std::int64_t>{1, 1, 1});
 }
 
 TEST_CASE("the end of a document ends the text") {

@@ -2,6 +2,7 @@
 
 // Include after Torch.
 #include <memory>
+#include <vector>
 
 #include "models/model.hpp"
 #include "ops/cross_entropy.hpp"
@@ -21,8 +22,10 @@ class TokenNet : public models::Model {
     return loss;
   }
 
-  at::Tensor next_logits(const at::Tensor& tokens) override {
-    longest_seen = std::max(longest_seen, tokens.size(1));
+  at::Tensor next_logits(const at::Tensor& tokens, models::Past* past) override {
+    read.push_back(tokens.size(1));
+    past->length += tokens.size(1);
+    longest_seen = std::max(longest_seen, past->length);
     return head_(embedding_(tokens.select(1, tokens.size(1) - 1))).flatten();
   }
 
@@ -35,7 +38,8 @@ class TokenNet : public models::Model {
     head_->weight[next][token % width] = 1000;
   }
 
-  std::int64_t longest_seen = 0;  ///< tokens that next_logits was given together
+  std::vector<std::int64_t> read;  ///< tokens of each call of next_logits
+  std::int64_t longest_seen = 0;   ///< tokens read and remembered together
 
  private:
   torch::nn::Embedding embedding_;

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <functional>
 
 #include "base/error.hpp"
 #include "base/text.hpp"
@@ -31,12 +32,14 @@ struct Shape {
   std::int64_t length;  ///< of the sequences of the data, at most `context`
 };
 
+/// Attention of queries, keys and values, as one layer wrote them, to a matrix of `width` columns.
+using Attend = std::function<at::Tensor(const at::Tensor& qkv)>;
+
 /// One transformer block: x + attention(norm(x)), then x + mlp(norm(x)). `x` is [sequences * length, width].
 class Block : public torch::nn::Module {
  public:
   explicit Block(const Shape& s)
-      : heads_(s.heads),
-        ln1_(register_module("ln1",
+      : ln1_(register_module("ln1",
                              torch::nn::LayerNorm(torch::nn::LayerNormOptions({s.width}).eps(kEpsilon)))),
         qkv_(register_module("qkv", torch::nn::Linear(s.width, 3 * s.width))),
         proj_(register_module("proj", torch::nn::Linear(s.width, s.width))),
@@ -45,9 +48,9 @@ class Block : public torch::nn::Module {
         fc_(register_module("fc", torch::nn::Linear(s.width, 4 * s.width))),
         out_(register_module("out", torch::nn::Linear(4 * s.width, s.width))) {}
 
-  at::Tensor forward(const at::Tensor& x, std::int64_t sequences) {
+  at::Tensor forward(const at::Tensor& x, const Attend& attend) {
     const auto [h, residual] = ops::layer_norm(x, ln1_->weight, ln1_->bias, kEpsilon);
-    const at::Tensor attended = ops::attention(ops::linear(h, qkv_->weight, qkv_->bias), sequences, heads_);
+    const at::Tensor attended = attend(ops::linear(h, qkv_->weight, qkv_->bias));
     const at::Tensor middle = ops::linear_add(attended, proj_->weight, proj_->bias, residual);
     const auto [g, kept] = ops::layer_norm(middle, ln2_->weight, ln2_->bias, kEpsilon);
     return ops::mlp_add(g, {fc_->weight, fc_->bias, out_->weight, out_->bias}, kept);
@@ -65,7 +68,6 @@ class Block : public torch::nn::Module {
   }
 
  private:
-  std::int64_t heads_;
   torch::nn::LayerNorm ln1_;
   torch::nn::Linear qkv_, proj_;
   torch::nn::LayerNorm ln2_;
@@ -81,7 +83,7 @@ class Gpt2 : public Model {
     wte_ = register_parameter("wte", torch::empty({padded, shape.width}));
     wpe_ = register_parameter("wpe", torch::empty({shape.context, shape.width}));
     for (std::int64_t layer = 0; layer < shape.layers; ++layer)
-      blocks_.push_back(register_module("h" + std::to_string(layer), std::make_shared<Block>(shape)));
+      blocks_.push_back(register_module(text("h", layer), std::make_shared<Block>(shape)));
     lnf_ = register_module("lnf",
                            torch::nn::LayerNorm(torch::nn::LayerNormOptions({shape.width}).eps(kEpsilon)));
     initialise();
@@ -92,8 +94,8 @@ class Gpt2 : public Model {
     return {ops::head_loss({x, wte_, batch.targets.flatten(), shape_.vocabulary}, batch.loss_gradient), {}};
   }
 
-  at::Tensor next_logits(const at::Tensor& tokens) override {
-    const at::Tensor last = hidden(tokens).slice(0, -1);
+  at::Tensor next_logits(const at::Tensor& tokens, Past* past) override {
+    const at::Tensor last = (past == nullptr ? hidden(tokens) : hidden_after(tokens, *past)).slice(0, -1);
     return at::linear(last, wte_).to(at::kFloat).flatten().slice(0, 0, shape_.vocabulary);
   }
 
@@ -113,11 +115,30 @@ class Gpt2 : public Model {
   /// Int64 [sequences, length] to [sequences * length, width], normalised for the head.
   at::Tensor hidden(const at::Tensor& tokens) {
     const std::int64_t sequences = tokens.size(0);
+    const auto attend = [sequences, heads = shape_.heads](const at::Tensor& qkv) {
+      return ops::attention(qkv, sequences, heads);
+    };
     at::Tensor x = ops::embedding(tokens, wte_, wpe_);
     for (const auto& block : blocks_) {
-      const auto run = [block, sequences](const at::Tensor& in) { return block->forward(in, sequences); };
+      const auto run = [block, attend](const at::Tensor& in) { return block->forward(in, attend); };
       x = recompute_ ? ops::recompute(run, x) : run(x);
     }
+    return ops::layer_norm(x, lnf_->weight, lnf_->bias, kEpsilon).out;
+  }
+
+  /// The same of int64 [1, length] after what `past` remembers.
+  at::Tensor hidden_after(const at::Tensor& tokens, Past& past) {
+    past.layers.resize(blocks_.size());
+    at::Tensor x = ops::embedding(tokens, wte_, wpe_.narrow(0, past.length, tokens.size(1)));
+    for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {
+      x = blocks_[layer]->forward(x, [&](const at::Tensor& qkv) {
+        at::Tensor& kept = past.layers[layer];
+        if (!kept.defined())
+          kept = at::empty({2, shape_.heads, shape_.length, shape_.width / shape_.heads}, qkv.options());
+        return ops::attention_after(qkv, kept, past.length);
+      });
+    }
+    past.length += tokens.size(1);
     return ops::layer_norm(x, lnf_->weight, lnf_->bias, kEpsilon).out;
   }
 

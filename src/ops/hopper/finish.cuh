@@ -45,15 +45,16 @@ struct Lane {
 
 /// A lane's part of a tile of the matrices.
 struct Share {
-  int rows;    // of the tile, from the lane's first on, that exist; 0 where the columns do not
+  int rows;    // from the lane's first on, that exist; 0 where it has none
   int offset;  // of the first one, in packs
 };
 __device__ inline Share share_of(const Problem& problem, int turn, int rank, const Lane& lane) {
+  if (turn >= turns(problem)) return {0, 0};
   const Tile tile = tile_of(problem, turn, rank);
   const int column = tile.column + lane.pack * kPack;
   const int row = tile.row + lane.first;
-  const bool exists = turn < turns(problem) && column < problem.columns;
-  return {exists ? problem.rows - row : 0, row * (problem.columns / kPack) + column / kPack};
+  if (column >= problem.columns || row >= problem.rows) return {0, 0};
+  return {problem.rows - row, row * (problem.columns / kPack) + column / kPack};
 }
 
 /// kCount rows of a lane from its `begin`-th on. After a tile's last ones the next tile may be handed over.
@@ -87,9 +88,9 @@ __device__ void finish_with_bias(const Problem& problem, Shared& shared, int ran
   constexpr int kGroup = 4;  // rows of a lane at once
   const Lane lane(problem, shared, thread);
   const auto bias_of = [&](int turn) {
+    if (turn >= turns(problem)) return uint4{};
     const int pack = tile_of(problem, turn, rank).column / kPack + lane.pack;
-    if (turn >= turns(problem) || pack >= problem.columns / kPack) return uint4{};
-    return static_cast<const uint4*>(problem.bias)[pack];
+    return pack < problem.columns / kPack ? static_cast<const uint4*>(problem.bias)[pack] : uint4{};
   };
   std::uint32_t round = 0;
   uint4 next_bias = bias_of(first_turn());

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <cuda.h>
 #include <cuda_bf16.h>
@@ -117,6 +118,13 @@ __device__ inline void products_commit() {
 template <int kPending>
 __device__ inline void products_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
+
+/// The compiler reads `sums` after what stands before this; no instruction.
+template <int kCount>
+__device__ inline void keep_after(float (&sums)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(sums[i])::"memory");
 }
 
 /// d (+)= a [64, 16] x b [16, 192] of one warpgroup, summed in float, from shared memory; a by rows, b by

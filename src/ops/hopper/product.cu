@@ -2,6 +2,7 @@
 #include <cstdint>
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 #include "cuda/error.hpp"
 #include "ops/hopper/finish.cuh"
 #include "ops/hopper/product.hpp"
@@ -77,6 +78,7 @@ __device__ void multiply_tiles(const Problem& problem, Shared& shared) {
       stage.advance();
     }
     products_wait<0>();
+    keep_after(sums);
     if (lane < kCluster) arrive_at(&shared.empty[last], lane);
 
     wait(&shared.tile_empty, round ^ 1);
@@ -116,10 +118,10 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 1)
   cluster_sync();
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   if (warp >= kFirstMultiplying && warp < kLoader) {
-    take_registers<152>();
+    take_registers<kMultiplierRegisters>();
     multiply_tiles<T, kByColumns>(problem, shared);
   } else {
-    give_registers<104>();
+    give_registers<kOtherRegisters>();
     const int finishing = warp < kLoader ? warp : warp - kLoader - 1 + kFirstMultiplying;
     if (warp == kLoader) {
       if (threadIdx.x % kWarp == 0) load_tiles<kByColumns>(problem, left, right, shared, rank);
@@ -142,7 +144,9 @@ EncodeTiled encode_tiled() {
         cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &status),
         "cudaGetDriverEntryPointByVersion");
     if (status != cudaDriverEntryPointSuccess)
-      throw ApiError("CUDA", "cuTensorMapEncodeTiled", static_cast<int>(status), "not in this driver");
+      throw ApiError("CUDA", "cuTensorMapEncodeTiled", static_cast<int>(status),
+                     "this driver has it not; take one for CUDA 12 or newer, or --ops reference",
+                     ExitCode::unavailable);
     return reinterpret_cast<EncodeTiled>(found);
   }();
   return function;
@@ -161,7 +165,8 @@ CUtensorMap tensor_map(const void* matrix, Element element, std::int64_t outer, 
       2, const_cast<void*>(matrix), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
       CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (status != CUDA_SUCCESS)
-    throw ApiError("CUDA", "cuTensorMapEncodeTiled", static_cast<int>(status), "refused");
+    throw ApiError("CUDA", "cuTensorMapEncodeTiled", static_cast<int>(status),
+                   text("refused a matrix of ", outer, " x ", inner, " at ", matrix));
   return map;
 }
 

@@ -16,16 +16,16 @@ enum class ProductEpilogue {
 };
 
 /// result [rows, columns] = left [rows, inner] x right, then the epilogue; all row-major, contiguous, of half
-/// or bfloat16 and aligned to 16 bytes. The product is summed in float and rounded, then the epilogue
-/// computes in float and rounds.
+/// or bfloat16 and aligned to 16 bytes. The product is summed in float and rounded; then the result of each
+/// step of the epilogue is, of the bias, of GELU, of the factor.
 struct HopperProduct {
   Element element;
   std::int64_t rows, columns, inner;  ///< columns and inner multiples of 8
   const void* left;
   const void* right;
   ProductEpilogue epilogue;
-  const void* bias;
-  void* auxiliary;  ///< [rows, columns]
+  const void* bias;  ///< [columns], of the two epilogues with one
+  void* auxiliary;   ///< [rows, columns]: read by factor_sums, written by bias_gelu
   void* result;
   float* partial;  ///< factor_sums: [hopper_parts(rows), columns], receives sums over kHopperRows rows each
 };

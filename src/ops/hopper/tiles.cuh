@@ -24,6 +24,8 @@ constexpr int kFirstMultiplying = 4;
 constexpr int kMultiplying = 8;
 constexpr int kLoader = kFirstMultiplying + kMultiplying;
 constexpr int kFinishing = 6;
+constexpr int kMultiplierRegisters = 152, kOtherRegisters = 104;  // of a thread
+static_assert(2 * kMultiplierRegisters + 2 * kOtherRegisters <= 65536 / kWarpgroup);
 constexpr int kStages = 4;
 constexpr int kLeftBytes = kTileRows * kTileInner * 2;
 constexpr int kRightBytes = kTileColumns * kTileInner * 2;
@@ -35,7 +37,7 @@ constexpr int kStep = kFinishing * kWarp / kPacks;  // from a lane's row to its 
 constexpr int kLaneRows = kTileRows / kStep;
 static_assert(kStep == 8 && kPacks % 8 == 0);  // so that a lane's packs lie at one place in their rows
 
-/// Where pack `pack` of a row lies in it: eight rows' packs of one column lie in eight banks.
+/// Where pack `pack` of a row lies in it: eight rows' packs of one column lie in eight groups of banks.
 __device__ inline int swizzled(int row, int pack) {
   return pack ^ row % 8;
 }
@@ -47,6 +49,8 @@ struct alignas(kSwizzleBytes) Shared {
   float sums[2][kStep][kTileColumns];  // of this tile and the last
   std::uint64_t full[kStages], empty[kStages], tile_full, tile_empty;
 };
+
+static_assert(sizeof(Shared) <= 227 * 1024);  // what a block may have
 
 struct Problem {
   int rows, columns, inner;
@@ -63,6 +67,7 @@ struct Problem {
 struct Tile {
   int row, column;  // the first of each
 };
+/// Of turns that there are.
 __device__ inline Tile tile_of(const Problem& problem, int turn, int rank) {
   const int block = turn / (problem.row_pairs * problem.block);
   const int in_block = turn - block * problem.row_pairs * problem.block;
