@@ -11,7 +11,7 @@ std::string to_text(const Shape& shape) {
   std::vector<std::string> words;
   words.reserve(shape.size());
   for (const std::int64_t extent : shape) words.push_back(std::to_string(extent));
-  return "[" + join(words, ", ") + "]";
+  return text("[", join(words, ", "), "]");
 }
 
 Dataset::Dataset(Identifier id, Origin origin) : Object(std::move(id), std::move(origin)) {

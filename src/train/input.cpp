@@ -104,7 +104,8 @@ Input::Input(const data::DataSet& data, data::Loader& loader, at::Device device,
   fixed_ = at::zeros({bytes}, options);
   copy_stream_.emplace();
   for (std::size_t i = 0; i < kStagings; ++i) {
-    staging_.push_back(std::make_shared<Staging>(Staging{at::empty({bytes}, options), {}, {}}));
+    staging_.push_back(
+        std::make_shared<Staging>(Staging{at::empty({bytes}, options), cuda::Event(), cuda::Event()}));
   }
 }
 

@@ -43,7 +43,7 @@ TEST_CASE("required settings that are missing are named together") {
 TEST_CASE("a text is written from one prompt") {
   GenerateSettings settings;
   CHECK(failure([&] { validate(settings); }) == "64 lockstep generate needs --run");
-  settings.run_folder = "r";
+  settings.run_folder = "run";
   CHECK(failure([&] { validate(settings); }) == "");
   settings.prompt = "Once";
   settings.prompt_file = "p.txt";

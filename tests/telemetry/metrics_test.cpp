@@ -80,8 +80,12 @@ TEST_CASE("a report is one JSON object with the agreed names in the agreed order
   CHECK_THAT(json_line(report),
              test::contains(R"("samples_per_second":1000.0,"tokens_per_second":5.0,"step_seconds")"));
   CHECK_THAT(json_line(report), test::contains(R"("memory_bytes":4096,"mfu":0.25})"));
-  EvalReport eval = {
-      .step = 10, .epoch = 1, .eval_loss = 0.25, .eval_accuracy = std::nullopt, .samples = 100};
+  EvalReport eval = {.step = 10,
+                     .epoch = 1,
+                     .eval_loss = 0.25,
+                     .eval_accuracy = std::nullopt,
+                     .eval_perplexity = std::nullopt,
+                     .samples = 100};
   CHECK(json_line(eval) == R"({"step":10,"epoch":1.0,"eval_loss":0.25,"samples":100})");
   eval.eval_accuracy = 0.5;
   CHECK(json_line(eval) == R"({"step":10,"epoch":1.0,"eval_loss":0.25,"eval_accuracy":0.5,"samples":100})");

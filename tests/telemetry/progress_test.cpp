@@ -68,7 +68,12 @@ TEST_CASE("the last column of a terminal stays free, since a full row would brea
 }
 
 TEST_CASE("an evaluation prints its loss and accuracy") {
-  EvalReport report = {.step = 500, .epoch = 8, .eval_loss = 0.0712, .eval_accuracy = 0.979, .samples = 1000};
+  EvalReport report = {.step = 500,
+                       .epoch = 8,
+                       .eval_loss = 0.0712,
+                       .eval_accuracy = 0.979,
+                       .eval_perplexity = std::nullopt,
+                       .samples = 1000};
   CHECK(progress_line(report) == "step 500  eval loss 0.0712  eval accuracy 97.90 % of 1,000 samples");
   report.eval_accuracy = std::nullopt;
   CHECK(progress_line(report) == "step 500  eval loss 0.0712  1,000 samples");
