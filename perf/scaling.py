@@ -104,14 +104,16 @@ class Bench:
             if batch % (count * micro):
                 continue
             lines = self.train(count, "124m", batch, 30, "--micro-batch", str(micro))
-            self.row("strong", f"124m, global batch {batch}", count, lines, batch * gpt2.LENGTH)
+            self.row("strong", f"{'tiny' if self.arguments.cpu else '124m'}, global batch {batch}", count, lines, batch * gpt2.LENGTH)
 
     def reduction(self):
         size, batch = self.arguments.runs[0].split(":")
         count, batch = self.arguments.counts[-1], int(batch)
         beside = lambda *more: ("--overlap", "on", *more)
         buckets = lambda first, others: beside("--first-bucket-bytes", str(first), "--bucket-bytes", str(others))
-        trials = {"as it is": ((), {}), "as it is, 16 channels": ((), {"NCCL_SYM_CTAS": "16"}),
+        blocks = lambda least, most: {"NCCL_MIN_CTAS": str(least), "NCCL_MAX_CTAS": str(most)}   # these go before the program's own
+        trials = {"as it is": ((), {}), "as it is, NCCL's own blocks": ((), blocks(1, 32)), "as it is, 16 blocks": ((), blocks(16, 16)),
+                  "as it is, 32 by NCCL_SYM_CTAS": ((), {"NCCL_SYM_CTAS": "32"}),
                   "after the backward pass, in buckets": (("--overlap", "off"), {}),
                   "beside it": (beside(), {}), "beside it, 128 MiB buckets": (beside("--bucket-bytes", "128MiB"), {}),
                   # In 124M these edges fall where attention's backward pass, which has many small blocks, comes next.
@@ -127,7 +129,7 @@ class Bench:
         for count, blocks in itertools.product(self.arguments.counts[1:], ("",) if self.arguments.cpu else ("", "32")):
             command = ["mpirun", "-np", str(count), "--bind-to", "none", str(program), *(("cpu",) if self.arguments.cpu else ())]
             done = subprocess.run(command, capture_output=True, text=True,
-                                  env={**os.environ, **({"NCCL_SYM_CTAS": blocks} if blocks else {})})
+                                  env={**os.environ, **({"NCCL_MIN_CTAS": blocks, "NCCL_MAX_CTAS": blocks} if blocks else {})})
             print(done.stdout, end="", flush=True)
             self.report.setdefault("all_reduce", []).extend({**json.loads(line), "blocks": blocks} for line in done.stdout.splitlines())
             if done.returncode != 0:

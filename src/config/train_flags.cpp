@@ -154,7 +154,8 @@ void add_reduce(FlagTable& table, TrainSettings& s) {
       .in(at_least(1));
   table
       .add("max-channels", "N", &s.reduce.max_channels,
-           "multiprocessors that NCCL may take; 0: NCCL decides beside the backward pass, and 32 after it")
+           "multiprocessors that NCCL may take; 0: NCCL decides, but 32 on one host of Hopper GPUs after the "
+           "backward pass")
       .in(at_least(0))
       .may_change();
   table

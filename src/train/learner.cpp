@@ -71,7 +71,8 @@ Learner::Learner(std::shared_ptr<models::Model> model, const config::TrainSettin
   options.cuda = place.cuda();
   options.max_channels =
       static_cast<int>(std::min<std::int64_t>(settings.reduce.max_channels, 64));  // all it has
-  options.sums_alone = settle_reduction(settings.reduce, place).overlap == config::OverlapMode::off;
+  options.sums_alone =
+      place.hopper_host && settle_reduction(settings.reduce, place).overlap == config::OverlapMode::off;
   ranks_ = comm::make_communicator(world, options, place.cuda() ? precision::current_stream() : nullptr);
   model_->to(place.device);
   model_->train();
