@@ -42,7 +42,7 @@ class File : public Object {
   Origin origin_of(const std::string& dataset) const;
 };
 
-/// Whether the HDF5 library itself was built thread-safe, for `lockstep doctor`.
+/// Whether the HDF5 library itself was built thread-safe.
 bool library_is_threadsafe();
 
 /// "1.10.8".

@@ -35,6 +35,13 @@ double peak_bytes(const models::Batch& batch, std::int64_t rows,
   return static_cast<double>(c10::cuda::CUDACachingAllocator::getDeviceStats(device).allocated_bytes[0].peak);
 }
 
+/// The largest number of rows up to `fits` that cuts `rows` into equal micro-batches.
+std::int64_t even_part(std::int64_t rows, std::int64_t fits) {
+  std::int64_t part = std::min(fits, rows - 1);
+  while (rows % part != 0) --part;
+  return part;
+}
+
 }  // namespace
 
 std::string explain_too_large(const models::Batch& batch,
@@ -52,9 +59,9 @@ std::string explain_too_large(const models::Batch& batch,
     const double fixed = least - of_row * static_cast<double>(few);
     const auto fits = static_cast<std::int64_t>(std::max(0.0, (kUsable * total - fixed) / of_row));
     if (fits < 1) return trouble + "; take a smaller model, shorter rows, or --recompute";
-    return text(trouble, ": the model takes about ", gib(fixed), " and each row ", gib(of_row),
-                "; about --micro-batch ", std::min(fits, rows - 1),
-                " fits (the rest of a rank's share follows in further micro-batches)");
+    return text(trouble, ": the model takes about ", gib(fixed), " and each row ", gib(of_row), "; about ",
+                fits, " rows fit: take --micro-batch ", even_part(rows, fits),
+                " (the rest of a rank's share follows in further micro-batches)");
   } catch (const c10::OutOfMemoryError&) {
     return text(trouble, ", nor do ", 2 * few, " rows; take a smaller --micro-batch or a smaller model");
   }

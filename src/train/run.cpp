@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 
 #include "base/clock.hpp"
@@ -58,6 +59,22 @@ void check_eval_fits(const data::DataSet& data, const data::DataSet& eval) {
            hdf5::to_text(eval.input_shape()), ", --data has ", data.classes(), " classes and rows of shape ",
            hdf5::to_text(data.input_shape()), "; they must be equal"),
       ExitCode::bad_data);
+}
+
+/// A run on text evaluates text of its own tokenizer: ids of another mean other words.
+void check_same_tokenizer(const data::DataSet& data, const config::EvalSettings& settings,
+                          const mpi::Communicator& world) {
+  std::string own;
+  mpi::on_root(world, [&] {
+    if (std::filesystem::exists(settings.run_folder + "/" + data::kTokenizerFile))
+      own = data::Tokenizer::load(settings.run_folder).hash();
+  });
+  own = world.broadcast_text(std::move(own));
+  if (data.tokenizer_hash().empty() || own.empty() || data.tokenizer_hash() == own) return;
+  throw UsageError(text("--data ", settings.data, " was made by tokenizer ", data.tokenizer_hash(),
+                        ", --run ", settings.run_folder, " was trained with ", own,
+                        "; pack it with the run's (--tokenizer ", settings.run_folder, ")"),
+                   ExitCode::bad_data);
 }
 
 /// Which form a transformer's ops take, and why. Throws UsageError where --ops fused cannot be had.
@@ -151,6 +168,8 @@ int run_training(const config::TrainSettings& settings, const mpi::Communicator&
   config::validate(settings, world.size());
   const Stopwatch clock;
   const Place place = choose_place(settings.device, world);
+  if (settings.precision == config::Precision::tf32 && !place.cuda())
+    throw UsageError("--precision tf32 is a mode of GPUs, and this run has CPU ranks; take fp32");
   const data::DataSet data = open_everywhere(settings.data.path, world);
   std::optional<data::DataSet> eval_data;
   if (!settings.data.eval_path.empty()) {
@@ -184,6 +203,7 @@ int run_evaluation(const config::EvalSettings& settings, const mpi::Communicator
   const Place place = choose_place(settings.device, world);
   const data::DataSet data = open_everywhere(settings.data, world);
   const StoredRun run = find_stored_run(settings.run_folder, settings.checkpoint, world);
+  check_same_tokenizer(data, settings, world);
   config::TrainSettings stored = run.settings;
   if (stored.ops == config::KernelChoice::fused)
     stored.ops = config::KernelChoice::automatic;  // any device evaluates

@@ -56,6 +56,13 @@ class BadText(FaultTest):
         other = self.pack_text("other", tokenizer="sentencepiece", vocabulary=300)
         self.refuse_text(65, ["--eval-data", "tokenizer"], eval_data=other)
 
+    def test_lockstep_eval_refuses_text_of_another_tokenizer_with_both_hashes(self):
+        trained = self.folder / "trained"
+        result = run(on_ranks(RANKS, *self.command(**{**TINY, "data": self.tokens, "global_batch": 8, "steps": 2, "run": trained})))
+        self.assertEqual(result.code, 0, str(result))
+        other = self.pack_text("another", tokenizer="sentencepiece", vocabulary=300)
+        self.refuse_alone(["eval", "--run", trained, "--data", other], 65, "tokenizer", str(other), str(trained), "--tokenizer")
+
     def test_a_token_outside_of_the_vocabulary_is_found_by_verify_and_before_a_step_uses_it(self):
         shard = self.spoilt()
         words = (shard, "tokens", "row 5", "token 60000", "position 7", "[0, 257)")

@@ -90,7 +90,9 @@ class Gpt2GpuTest(lr.LockstepTest):
         large = {"layers": 24, "width": 1024, "heads": 16, "global_batch": 2000, "steps": 1}
         result = lr.run([lr.BINARY, "train", *lr.flags(self.settings(run=self.folder / "large", **large))], seconds=300)
         self.assertEqual(result.code, 69, str(result))
-        self.assertRegex(result.errors, "a micro-batch of 2000 rows does not fit .* about --micro-batch [0-9]+ fits")
+        self.assertRegex(result.errors, "a micro-batch of 2000 rows does not fit .* about [0-9]+ rows fit: take --micro-batch [0-9]+")
+        taken = int(result.errors.split("take --micro-batch ")[1].split()[0])
+        self.assertEqual(2000 % taken, 0)
 
     def test_two_gpus_follow_one_and_change_no_bit_by_how_they_reduce(self):
         self.needs(2)
