@@ -41,6 +41,10 @@ class BadLaunch(FaultTest):
         hidden = environment(CUDA_VISIBLE_DEVICES="")
         self.refuse(69, ["rank 0", "no GPU", "CUDA_VISIBLE_DEVICES", "--device cpu"], variables=hidden, device="cuda")
 
+    def test_a_mode_of_gpus_is_refused_where_auto_comes_to_cpu_ranks(self):
+        hidden = environment(CUDA_VISIBLE_DEVICES="")
+        self.refuse(64, ["--precision tf32", "CPU ranks", "fp32"], variables=hidden, device="auto", precision="tf32")
+
     @unittest.skipUnless(gpus() > 0, "no GPU here")
     def test_more_ranks_than_gpus_are_refused_with_both_numbers(self):
         alone = environment(CUDA_VISIBLE_DEVICES="0")

@@ -126,6 +126,9 @@ TEST_CASE("gpt2 refuses heads, sizes, lengths and data that do not fit, with bot
   auto bad = request();
   bad.settings.heads = 5;
   CHECK_THROWS_WITH(models::make_model(bad), test::contains("--heads 5 does not divide --width 32"));
+  bad.settings.heads = 0;
+  CHECK_THROWS_WITH(models::make_model(bad),
+                    test::contains("--heads 12 (of --size 124m) does not divide --width 32"));
   bad = request();
   bad.settings.size = "125m";
   CHECK_THROWS_WITH(models::make_model(bad), test::contains("'125m'"));

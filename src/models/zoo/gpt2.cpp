@@ -189,7 +189,9 @@ std::shared_ptr<Model> make_gpt2(const ModelRequest& request) {
   }
   const Shape shape = shape_of(request);
   if (shape.width % shape.heads != 0) {
-    throw UsageError(text("--heads ", shape.heads, " does not divide --width ", shape.width,
+    const auto& given = request.settings;
+    const std::string origin = given.heads > 0 ? "" : text(" (of --size ", given.size, ")");
+    throw UsageError(text("--heads ", shape.heads, origin, " does not divide --width ", shape.width,
                           "; every head needs an equal part of the width"));
   }
   if (shape.length > shape.context) {
