@@ -6,15 +6,16 @@
 PROGRAMS is a folder such as build/release/bin, with `launch/build all epilogues all_reduce kernel_times` in it; TEXT 40 MB of a
 language, plain or gzip. OUTPUT gets PART.log of each part and PART.json of those that measure. Parts:
 
-scaling     perf/scaling.py on all GPUs; left out where there is one
+two_gpus    the tests of tests/gpu that need two
+scaling     perf/scaling.py on all GPUs
 speed       perf/gpt2.py: 124m, 350m and 1.5b beside PyTorch
 budget      the kernels of a step of 124m at batch 64, by kernel_times
 epilogues   products with their epilogues beside and inside
 kernels, gpt2, train, curve, memcheck, racecheck   the parts of tests/gpu/run
 
-Where there are several GPUs, `scaling` has them all; then `speed`, `budget` and `epilogues` go one after the other on the first,
-the others on the second. After --minutes what still runs is ended, and what did not begin is left out; the files hold what was measured until then. Ends
-with a line a part; exit code 1 unless all passed.
+The first two have all GPUs, and are left out where there is one. Then, of several GPUs, `speed`, `budget` and `epilogues` go one
+after the other on the first, the others on the second. After --minutes what still runs is ended, and what did not begin is left
+out; the files hold what was measured until then. Ends with a line a part; exit code 1 unless all passed.
 """
 import argparse
 import os
@@ -30,6 +31,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "perf"))
 import gpt2  # noqa: E402
 
+TOGETHER = ("two_gpus", "scaling")
 CHECKS = ("kernels", "gpt2", "train", "curve", "memcheck", "racecheck")
 ALONE = ("speed", "budget", "epilogues")   # these want a GPU whose times nothing else disturbs
 SPEED = "350m:32:ours+compile,124m:64:ours+compile+expert,124m:4:ours+compile+graphs,1.5b:8:ours+compile,124m:64:ours+ours-tf32"
@@ -47,7 +49,7 @@ class Collector:
     def commands(self, part):
         """What a part runs, one after the other: [(words, more variables)]."""
         binary, text, out = self.programs / "lockstep", self.arguments.text, self.output
-        if part in CHECKS:
+        if part in CHECKS or part == "two_gpus":
             return [([ROOT / "tests/gpu/run", self.programs, part], {"TEXT": text})]
         script = lambda name, *more: [sys.executable, ROOT / f"perf/{name}.py", "--text", text, "--binary", binary, "--output",
                                       out / f"{part}.json", *more]
@@ -92,9 +94,8 @@ class Collector:
             if "budget" in parts:
                 self.data.mkdir()
                 gpt2.write_words(self.arguments.text, self.data)
-            if "scaling" in parts and gpus > 1:
-                self.run("scaling", {})
-            rest = [part for part in parts if part != "scaling"]
+            self.lane([part for part in parts if part in TOGETHER], {})
+            rest = [part for part in parts if part not in TOGETHER]
             if gpus == 1:
                 self.lane(rest, {})
             else:
@@ -111,21 +112,21 @@ def main():
     parser.add_argument("programs")
     parser.add_argument("text")
     parser.add_argument("output")
-    parser.add_argument("--parts", default=",".join(("scaling", *ALONE, *CHECKS)))
+    parser.add_argument("--parts", default=",".join((*TOGETHER, *ALONE, *CHECKS)))
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--speed", default=SPEED, help="--runs of perf/gpt2.py")
     parser.add_argument("--scaling", default="weak,strong,reduction,all_reduce,equality", help="--parts of perf/scaling.py")
     arguments = parser.parse_args()
     arguments.text = str(pathlib.Path(arguments.text).resolve())
     parts = arguments.parts.split(",")
-    unknown = set(parts) - {"scaling", *ALONE, *CHECKS}
+    unknown = set(parts) - {*TOGETHER, *ALONE, *CHECKS}
     if unknown:
         parser.error(f"no such parts: {', '.join(sorted(unknown))}")
     gpus = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout.count("GPU ")
     if gpus == 0:
         raise SystemExit("nvidia-smi lists no GPU; these figures and checks need one")
     if gpus == 1:
-        parts = [part for part in parts if part != "scaling"]
+        parts = [part for part in parts if part not in TOGETHER]
     os.environ.update({"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "PYTHONUNBUFFERED": "1"})
     collector = Collector(arguments)
     collector.collect(parts, gpus)

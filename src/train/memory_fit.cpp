@@ -35,11 +35,10 @@ double peak_bytes(const models::Batch& batch, std::int64_t rows,
   return static_cast<double>(c10::cuda::CUDACachingAllocator::getDeviceStats(device).allocated_bytes[0].peak);
 }
 
-/// The largest number of rows up to `fits` that cuts `rows` into equal micro-batches.
-std::int64_t even_part(std::int64_t rows, std::int64_t fits) {
-  std::int64_t part = std::min(fits, rows - 1);
-  while (rows % part != 0) --part;
-  return part;
+/// The largest number of rows up to `most` that cuts `rows` into equal micro-batches.
+std::int64_t even_part(std::int64_t rows, std::int64_t most) {
+  while (rows % most != 0) --most;
+  return most;
 }
 
 }  // namespace
@@ -57,7 +56,8 @@ std::string explain_too_large(const models::Batch& batch,
     const double more = peak_bytes(batch, std::min(rows, 2 * few), run);
     const double of_row = std::max(1.0, (more - least) / static_cast<double>(std::min(rows, 2 * few) - few));
     const double fixed = least - of_row * static_cast<double>(few);
-    const auto fits = static_cast<std::int64_t>(std::max(0.0, (kUsable * total - fixed) / of_row));
+    const auto estimate = static_cast<std::int64_t>(std::max(0.0, (kUsable * total - fixed) / of_row));
+    const std::int64_t fits = std::min(estimate, rows - 1);
     if (fits < 1) return trouble + "; take a smaller model, shorter rows, or --recompute";
     return text(trouble, ": the model takes about ", gib(fixed), " and each row ", gib(of_row), "; about ",
                 fits, " rows fit: take --micro-batch ", even_part(rows, fits),

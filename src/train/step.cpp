@@ -10,7 +10,7 @@ void Step::run() {
   for (std::int64_t micro = 0; micro < accumulation_; ++micro) {
     models::Batch batch = input_.slot(micro);  // already on the device
     batch.loss_gradient = scaler_.gradient_seed(input_.global_count());
-    reducer_.arm(micro + 1 == accumulation_);  // the last backward pass also sends its buckets
+    reducer_.arm(micro + 1 == accumulation_);  // with overlap the last backward pass sends its buckets
     const models::Loss loss = forward(batch);  // sum over this rank's samples
     scaler_.scale(loss.sum, input_.global_count()).backward();
   }
