@@ -2,7 +2,7 @@
 //   CUDA_INJECTION64_PATH=.../libkernel_times.so KERNEL_TIMES=out.json KERNEL_TIMES_STEPS=20 program ...
 // CUDA loads this library at its start; CUPTI reports each kernel and copy, also those inside a graph. At the
 // end of the process the table is written, in microseconds: total, count, and share; `steps` divides the
-// totals.
+// totals. A process that ran no kernel writes nothing: MPI's daemon looks at the GPU too.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -66,13 +66,14 @@ void CUPTIAPI take_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::s
 
 void write_table() {
   cuptiActivityFlushAll(1);
+  Table& all = table();
+  const std::lock_guard lock(all.mutex);
+  if (all.rows.empty()) return;
   const char* const path = std::getenv("KERNEL_TIMES");
   const char* const steps_text = std::getenv("KERNEL_TIMES_STEPS");
   const double steps = steps_text != nullptr ? std::atof(steps_text) : 1;
   std::FILE* const out = path != nullptr ? std::fopen(path, "w") : stderr;
   if (out == nullptr) return;
-  Table& all = table();
-  const std::lock_guard lock(all.mutex);
   std::vector<std::pair<std::string, Row>> rows(all.rows.begin(), all.rows.end());
   std::sort(rows.begin(), rows.end(),
             [](const auto& a, const auto& b) { return a.second.microseconds > b.second.microseconds; });

@@ -170,6 +170,7 @@ def expert(model, sample):
         targets.copy_(new_targets)
         graph.replay()
         return seen.clone()
+    step.keeps = (net, masters, first, second, counts, scale, growth)   # the graph has only their addresses
     return step
 
 
