@@ -140,6 +140,9 @@ int main(int, char** arguments) {
     });
     report((std::string(name) + ", not adding").c_str(),
            [&] { ops::multiply({.left = left, .left_transposed = true, .right = right}, to); });
+    if (beside)
+      report((std::string(name) + ", sums beside").c_str(),
+             [&] { ops::weight_gradient_beside(left, right, to, true, into, true); });
   };
   weights("dw qkv", d_qkv, x, dw_qkv, sums3);
   weights("dw proj", d_out, x, dw_proj, sums1);

@@ -27,6 +27,10 @@ WeightGradients weight_gradients(const at::Tensor& d_out, const at::Tensor& x, c
   const GradientRange d_weight(weight);
   const GradientRange d_bias(bias);
   WeightGradients result;
+  if (d_weight.needed() && d_bias.needed() && sums_beside(d_out, x.size(1))) {
+    weight_gradient_beside(d_out, x, d_weight.target(), d_weight.direct(), d_bias.target(), d_bias.direct());
+    return {d_weight.result(), d_bias.result()};
+  }
   if (d_weight.needed()) {
     Product product{.left = d_out, .left_transposed = true, .right = x};
     if (d_weight.direct()) product.added = d_weight.target();

@@ -9,6 +9,7 @@
 
 #include "ops/element.hpp"
 #include "ops/hopper/product.hpp"
+#include "ops/hopper/weight_gradient.hpp"
 
 namespace lockstep::ops {
 
@@ -22,6 +23,9 @@ constexpr std::size_t kBytes = 16;  // of an access
 /// Elements of the result: two rounds of tiles for all multiprocessors, so that the last tiles' epilogues are
 /// a small part. Smaller products were not measured.
 constexpr std::int64_t kLeastElements = std::int64_t{1} << 23;
+
+constexpr std::int64_t kLeastRows = std::int64_t{1} << 14;    // of a weight's gradient
+constexpr std::int64_t kMostWeights = std::int64_t{1} << 22;  // its tiles occupy all multiprocessors once
 
 /// Whether the kernel's indices hold every element, in units of 16 bytes.
 bool indices_fit(std::int64_t rows, std::int64_t columns, std::int64_t inner) {
@@ -68,6 +72,15 @@ HopperProduct describe(const at::Tensor& left, const at::Tensor& right, std::int
   return product;
 }
 
+bool is_hopper(const at::Tensor& tensor) {
+#ifdef LOCKSTEP_HOPPER
+  const auto* const device = at::cuda::getDeviceProperties(tensor.get_device());
+  return device->major == 9 && device->minor == 0;
+#else
+  return false;
+#endif
+}
+
 void launch(const HopperProduct& product) {
 #ifdef LOCKSTEP_HOPPER
   cuda_kernels::hopper_product(product, c10::cuda::getCurrentCUDAStream().stream());
@@ -79,13 +92,13 @@ void launch(const HopperProduct& product) {
 }  // namespace
 
 bool runs_beside(const at::Tensor& left, std::int64_t columns) {
-#ifdef LOCKSTEP_HOPPER
-  const auto* const device = at::cuda::getDeviceProperties(left.get_device());
-  return device->major == 9 && device->minor == 0 && left.size(0) * columns >= kLeastElements &&
+  return is_hopper(left) && left.size(0) * columns >= kLeastElements &&
          indices_fit(left.size(0), columns, left.size(1));
-#else
-  return false;
-#endif
+}
+
+bool sums_beside(const at::Tensor& d_out, std::int64_t in) {
+  return is_hopper(d_out) && d_out.size(0) >= kLeastRows && d_out.size(1) * in <= kMostWeights &&
+         d_out.size(0) <= std::numeric_limits<int>::max() / 2;
 }
 
 void product_bias(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
@@ -121,6 +134,30 @@ void product_times(const at::Tensor& left, const at::Tensor& weight, const at::T
   cuda_kernels::add_parts(
       {product.element, product.rows, product.columns, product.partial, sums.data_ptr(), adds}, parts,
       c10::cuda::getCurrentCUDAStream().stream());
+}
+
+void weight_gradient_beside(const at::Tensor& d_out, const at::Tensor& x, const at::Tensor& d_weight,
+                            bool adds, const at::Tensor& d_bias, bool adds_bias) {
+  const std::int64_t rows = d_out.size(0), out = d_out.size(1), in = x.size(1);
+  TORCH_CHECK(d_weight.scalar_type() == at::kHalf || d_weight.scalar_type() == at::kBFloat16,
+              "gradient of a weight beside its bias's takes half and bfloat16, got ", d_weight.scalar_type());
+  TORCH_CHECK(rows > 0 && rows <= std::numeric_limits<int>::max() / 2 && out % kUnit == 0 && in % kUnit == 0,
+              "gradient of a weight beside its bias's: ", d_out.sizes(), " and ", x.sizes(),
+              " are no sizes for it; widths must be multiples of ", kUnit, " and rows there");
+  check_operand("the output's gradient", d_out, d_out.sizes(), d_weight);
+  check_operand("the input", x, {rows, in}, d_weight);
+  check_operand("the weight's gradient", d_weight, {out, in}, d_weight);
+  check_operand("the bias's gradient", d_bias, {out}, d_weight);
+#ifdef LOCKSTEP_HOPPER
+  const at::Tensor work = at::empty({cuda_kernels::hopper_weight_gradient_work(rows, out, in)},
+                                    d_out.options().dtype(at::kFloat));
+  cuda_kernels::hopper_weight_gradient(
+      {element_of(d_weight), rows, out, in, d_out.const_data_ptr(), x.const_data_ptr(), d_weight.data_ptr(),
+       adds, d_bias.data_ptr(), adds_bias, work.data_ptr<float>()},
+      c10::cuda::getCurrentCUDAStream().stream());
+#else
+  TORCH_CHECK(false, "this build has no kernels for compute capability 9.0");
+#endif
 }
 
 }  // namespace lockstep::ops

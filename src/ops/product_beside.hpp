@@ -29,4 +29,14 @@ void product_bias_gelu(const at::Tensor& x, const at::Tensor& weight, const at::
 void product_times(const at::Tensor& left, const at::Tensor& weight, const at::Tensor& factor,
                    const at::Tensor& result, const at::Tensor& sums, bool adds);
 
+/// Whether weight_gradient_beside() is to take [rows, out]^T x [rows, in] on this tensor's device: compute
+/// capability 9.0, a build for it, 2^14 rows at least and a weight whose tiles are few beside them.
+bool sums_beside(const at::Tensor& d_out, std::int64_t in);
+
+/// d_weight (+)= d_out^T x, and d_bias (+)= the sums over rows of d_out, read once for both: `d_out` [rows,
+/// out], `x` [rows, in], `d_weight` [out, in], `d_bias` [out]. Rounded once. The order of sums also depends
+/// on the device's number of multiprocessors.
+void weight_gradient_beside(const at::Tensor& d_out, const at::Tensor& x, const at::Tensor& d_weight,
+                            bool adds, const at::Tensor& d_bias, bool adds_bias);
+
 }  // namespace lockstep::ops

@@ -1,11 +1,10 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "base/error.hpp"
-#include "base/text.hpp"
 #include "cuda/error.hpp"
 #include "ops/hopper/finish.cuh"
 #include "ops/hopper/product.hpp"
+#include "ops/hopper/tensor_map.cuh"
 
 /// A matrix product for Hopper whose epilogue runs beside it: while the tensor cores work at one tile, six
 /// warps of their own take the last tile's sums from shared memory, rounded, and do with them what the
@@ -132,42 +131,6 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 1)
   }
   __syncwarp();
   cluster_sync();  // the other block may still write into this one's memory
-}
-
-using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
-
-EncodeTiled encode_tiled() {
-  static const EncodeTiled function = [] {
-    void* found = nullptr;
-    cudaDriverEntryPointQueryResult status;
-    cuda::check(
-        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &status),
-        "cudaGetDriverEntryPointByVersion");
-    if (status != cudaDriverEntryPointSuccess)
-      throw ApiError("CUDA", "cuTensorMapEncodeTiled", static_cast<int>(status),
-                     "this driver has it not; take one for CUDA 12 or newer, or --ops reference",
-                     ExitCode::unavailable);
-    return reinterpret_cast<EncodeTiled>(found);
-  }();
-  return function;
-}
-
-/// Boxes of [box_outer, 64] elements of a row-major matrix [outer, inner].
-CUtensorMap tensor_map(const void* matrix, Element element, std::int64_t outer, std::int64_t inner,
-                       int box_outer) {
-  CUtensorMap map;
-  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(inner), static_cast<cuuint64_t>(outer)};
-  const cuuint64_t strides[] = {static_cast<cuuint64_t>(inner * 2)};
-  const cuuint32_t box[] = {kTileInner, static_cast<cuuint32_t>(box_outer)};
-  const cuuint32_t steps[] = {1, 1};
-  const CUresult status = encode_tiled()(
-      &map, element == Element::float16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-      2, const_cast<void*>(matrix), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-      CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (status != CUDA_SUCCESS)
-    throw ApiError("CUDA", "cuTensorMapEncodeTiled", static_cast<int>(status),
-                   text("refused a matrix of ", outer, " x ", inner, " at ", matrix));
-  return map;
 }
 
 template <class T, bool kByColumns, ProductEpilogue kEpilogue>

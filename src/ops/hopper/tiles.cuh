@@ -27,6 +27,7 @@ constexpr int kFinishing = 6;
 constexpr int kMultiplierRegisters = 152, kOtherRegisters = 104;  // of a thread
 static_assert(2 * kMultiplierRegisters + 2 * kOtherRegisters <= 65536 / kWarpgroup);
 constexpr int kStages = 4;
+using Stage = RingStage<kStages>;
 constexpr int kLeftBytes = kTileRows * kTileInner * 2;
 constexpr int kRightBytes = kTileColumns * kTileInner * 2;
 constexpr int kSwizzleBytes = 1024;                 // its pattern repeats; matrices begin at multiples
@@ -88,17 +89,6 @@ __device__ inline int turn_step() {
 __device__ inline int inner_parts(const Problem& problem) {
   return (problem.inner + kTileInner - 1) / kTileInner;
 }
-
-/// The stages take turns; a barrier's phase changes with each round.
-struct Stage {
-  int index = 0;
-  std::uint32_t round = 0;
-  __device__ void advance() {
-    if (++index < kStages) return;
-    index = 0;
-    round ^= 1;
-  }
-};
 
 template <class T>
 __device__ std::uint32_t round_two(float a, float b) {
