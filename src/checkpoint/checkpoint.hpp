@@ -35,6 +35,9 @@ struct Found {
 /// are some and none is valid.
 std::optional<Found> find_latest(const std::string& run_folder, const mpi::Communicator& world);
 
+/// Whether the run's folder holds any checkpoint, complete or not. Local.
+bool has_steps(const std::string& run_folder);
+
 /// Collective: removes what saves and prunings that were killed left behind. For the start of training only:
 /// another job that is saving into the same run folder would lose its partial checkpoint.
 void remove_leftovers(const std::string& run_folder, const mpi::Communicator& world);

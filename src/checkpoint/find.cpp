@@ -67,6 +67,10 @@ std::string step_name(std::int64_t step) {
   return std::string(kStepPrefix) + std::string(digits.size() < 10 ? 10 - digits.size() : 0, '0') + digits;
 }
 
+bool has_steps(const std::string& run_folder) {
+  return !steps_in(checkpoints_folder(run_folder)).empty();
+}
+
 std::optional<Found> find_latest(const std::string& run_folder, const mpi::Communicator& world) {
   const std::string folder = checkpoints_folder(run_folder);
   std::int64_t step = -1;

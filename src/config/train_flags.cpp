@@ -72,7 +72,8 @@ void add_batch(FlagTable& table, TrainSettings& s) {
   table
       .add("micro-batch", "B", &s.micro_batch,
            "samples of one forward pass on one rank; 0: the rank's whole share")
-      .in(at_least(0));
+      .in(at_least(0))
+      .may_change();
   table.add("shuffle", "MODE", choice(s.data.shuffle),
             "order of samples; full: any row may follow any other; blocks: blocks of rows that are read "
             "together are shuffled; none: as stored; auto: full for small data sets, else blocks");
@@ -138,20 +139,23 @@ void add_scaler(FlagTable& table, ScalerSettings& s) {
 
 void add_reduce(FlagTable& table, TrainSettings& s) {
   table.heading("Gradient reduction");
-  table.add(
-      "overlap", "MODE", choice(s.reduce.overlap),
-      "reduce gradients while the backward pass still runs; auto: unless all ranks are Hopper GPUs of one "
-      "host, which reduce all at once after it");
+  table
+      .add("overlap", "MODE", choice(s.reduce.overlap),
+           "reduce gradients while the backward pass still runs; auto: unless all ranks are Hopper GPUs of "
+           "one host, which reduce all at once after it")
+      .may_change();
   table
       .add("first-bucket-bytes", "BYTES", Bytes{&s.reduce.first_bucket_bytes},
            "size of the first bucket, small so that reduction begins early; none where --overlap auto "
            "reduces all at once")
-      .in(at_least(1));
+      .in(at_least(1))
+      .may_change();
   table
       .add("bucket-bytes", "BYTES", Bytes{&s.reduce.bucket_bytes},
            "size of the others; each ends with the parameter that makes it that large; none where --overlap "
            "auto reduces all at once")
-      .in(at_least(1));
+      .in(at_least(1))
+      .may_change();
   table
       .add("max-channels", "N", &s.reduce.max_channels,
            "multiprocessors that NCCL may take; 0: NCCL decides, but 32 on one host of Hopper GPUs after the "

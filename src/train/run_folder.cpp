@@ -37,10 +37,16 @@ void check_writable(const std::string& folder) {
   }
 }
 
-/// Rank 0. What a run folder holds must be the run that is asked for.
+/// An attempt that ended before its first report left only its settings behind.
+bool began(const fs::path& folder) {
+  const fs::path metrics = folder / "metrics.jsonl";
+  return checkpoint::has_steps(folder.string()) || (fs::exists(metrics) && fs::file_size(metrics) > 0);
+}
+
+/// Rank 0. What a run folder holds must be the run that is asked for, if that took a step.
 void examine(const config::TrainSettings& settings) {
   const fs::path stored = fs::path(settings.run.folder) / "config.json";
-  if (!fs::exists(stored)) return;
+  if (!fs::exists(stored) || !began(settings.run.folder)) return;
   if (settings.run.resume == "never") {
     throw UsageError(text("--run ", settings.run.folder,
                           " holds a run already and --resume is never; take another folder or remove it"),

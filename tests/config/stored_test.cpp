@@ -106,6 +106,10 @@ TEST_CASE(
                                                "progress",
                                                "ops",
                                                "max-channels",
+                                               "micro-batch",
+                                               "overlap",
+                                               "first-bucket-bytes",
+                                               "bucket-bytes",
                                                "check-replicas"};
   TrainSettings settings;
   for (const auto& flag : bind(settings)) {

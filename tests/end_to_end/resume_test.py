@@ -66,9 +66,9 @@ class Resume(LockstepTest):
         data = self.pack("sixteen", rows=16)
         settings = {"data": data, "global_batch": 4, "precision": "fp32", "lr": 0.01, "schedule_steps": 16}
         whole = self.train(1, "whole", **settings, steps=16)
-        self.train(1, "stopped", **settings, steps=6)
-        self.train(2, "stopped", **settings, steps=11)
-        resumed = self.train(4, "stopped", **settings, steps=16)
+        self.train(1, "stopped", **settings, steps=6, micro_batch=2)   # which 4 ranks could not keep
+        self.train(2, "stopped", **settings, steps=11, micro_batch=1, overlap="off")
+        resumed = self.train(4, "stopped", **settings, steps=16, bucket_bytes="1KiB")
         self.assertEqual(whole.column("step"), resumed.column("step"))
         self.assertEqual(whole.column("samples"), resumed.column("samples"))
         self.assert_close(whole.column("loss"), resumed.column("loss"), 1e-5)

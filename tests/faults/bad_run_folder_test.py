@@ -13,6 +13,16 @@ class BadRunFolder(FaultTest):
         trained = self.trained()
         self.refuse(78, [trained.folder, "--lr was 0.001 and is now 0.5", "--seed was 1 and is now 2"], lr=0.5, seed=2, steps=4)
 
+    def test_an_attempt_that_took_no_step_binds_nobody(self):
+        folder = self.folder / "run"
+        self.train(RANKS, "run", data=self.data, global_batch=8, steps=2)
+        shutil.rmtree(folder / "checkpoints")
+        self.refuse(78, [folder, "--lr was 0.001 and is now 0.5"], lr=0.5, steps=4)   # its reports are worth something
+        (folder / "metrics.jsonl").write_text("")
+        (folder / "COMPLETE").unlink()
+        again = self.train(RANKS, "run", data=self.data, global_batch=8, steps=4, lr=0.5)
+        self.assertEqual(again.column("step"), [1, 2, 3, 4])
+
     def test_another_data_set_is_refused_with_both_fingerprints(self):
         self.trained()
         self.refuse(78, ["--data", "24 rows", "40 rows"], data=self.pack("other", rows=24), steps=4)
