@@ -27,11 +27,11 @@ std::string targets_of(const data::DataSet& set) {
 
 int run(const config::DataInspectSettings& settings) {
   const auto set = data::DataSet::open(settings.path);
-  std::cout << settings.path << "\n  samples      " << set.rows() << " in " << set.shards().size()
-            << (set.shards().size() == 1 ? " shard, " : " shards, ") << format_bytes(set.decoded_bytes())
-            << " decoded\n  " << (set.tokens() ? "tokens       " : "inputs       ")
-            << hdf5::name(set.input_scalar()) << " " << hdf5::to_text(set.stored_shape()) << ", "
-            << format_bytes(set.input_row_bytes()) << " each\n"
+  std::cout << settings.path << "\n  samples      " << set.rows() << " in "
+            << count_of(static_cast<std::int64_t>(set.shards().size()), "shard", "shards") << ", "
+            << format_bytes(set.decoded_bytes()) << " decoded\n  "
+            << (set.tokens() ? "tokens       " : "inputs       ") << hdf5::name(set.input_scalar()) << " "
+            << hdf5::to_text(set.stored_shape()) << ", " << format_bytes(set.input_row_bytes()) << " each\n"
             << targets_of(set) << "  row blocks   " << set.row_blocks().count() << "\n  fingerprint  "
             << hex(set.fingerprint()) << "\n"
             << std::fixed << std::setprecision(4);

@@ -28,8 +28,8 @@ int run(const config::DataVerifySettings& settings) {
     std::iota(rows.begin(), rows.end(), first);
     reader.read(rows, inputs.data(), targets.data());
   }
-  std::cout << settings.path << ": all " << set.rows() << " samples in " << set.shards().size()
-            << (set.shards().size() == 1 ? " shard" : " shards") << " can be read, "
+  std::cout << settings.path << ": all " << set.rows() << " samples in "
+            << count_of(static_cast<std::int64_t>(set.shards().size()), "shard", "shards") << " can be read, "
             << (set.tokens() ? "tokens" : "labels") << " are in 0.." << set.classes() - 1 << "; "
             << format_bytes(reader.counts().bytes) << " in " << format_seconds(clock.seconds()) << std::endl;
   return 0;

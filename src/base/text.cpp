@@ -62,6 +62,10 @@ std::string nearest(std::string_view word, const std::vector<std::string>& known
   return best;
 }
 
+std::string count_of(std::int64_t number, std::string_view one, std::string_view many) {
+  return text(number, " ", number == 1 ? one : many);
+}
+
 std::string format_bytes(std::int64_t bytes) {
   static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   double value = static_cast<double>(bytes);

@@ -26,6 +26,9 @@ std::vector<std::string> split(std::string_view line, char separator);
 /// length.
 std::string nearest(std::string_view word, const std::vector<std::string>& known);
 
+/// "1 rank", "2 ranks".
+std::string count_of(std::int64_t number, std::string_view one, std::string_view many);
+
 /// "1.50 GiB", "640 B".
 std::string format_bytes(std::int64_t bytes);
 

@@ -192,7 +192,7 @@ std::shared_ptr<void> MpiCommunicator::allocate(std::int64_t bytes) {
 }
 
 std::string MpiCommunicator::describe() const {
-  return text("mpi (", mpi::library_version(), "), ", size(), size() == 1 ? " rank" : " ranks");
+  return text("mpi (", mpi::library_version(), "), ", count_of(size(), "rank", "ranks"));
 }
 
 }  // namespace lockstep::comm

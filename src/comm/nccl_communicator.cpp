@@ -106,7 +106,7 @@ std::shared_ptr<void> NcclCommunicator::allocate(std::int64_t bytes) {
 }
 
 std::string NcclCommunicator::describe() const {
-  return text("nccl ", nccl::library_version(), ", ", size(), " ranks", memory_ ? ", " : "",
+  return text("nccl ", nccl::library_version(), ", ", count_of(size(), "rank", "ranks"), memory_ ? ", " : "",
               memory_ ? memory_ : "");
 }
 

@@ -40,8 +40,8 @@ void check_batches(const TrainSettings& s, std::int64_t ranks) {
   const std::int64_t below = s.global_batch / together * together;
   const std::string nearest_fits = below == 0 ? text(together, " is the smallest that fits")
                                               : text(below, " and ", below + together, " fit");
-  throw UsageError(text("--global-batch ", s.global_batch, " is not a multiple of ", together, " = ", ranks,
-                        ranks == 1 ? " rank" : " ranks", " x --micro-batch ", s.micro_batch, "; ",
+  throw UsageError(text("--global-batch ", s.global_batch, " is not a multiple of ", together, " = ",
+                        count_of(ranks, "rank", "ranks"), " x --micro-batch ", s.micro_batch, "; ",
                         nearest_fits));
 }
 

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "base/text.hpp"
 #include "config/validate.hpp"
 #include "mpi/job.hpp"
@@ -139,6 +140,10 @@ std::vector<std::int32_t> write_text(const Writer& writer, const std::string& pr
   std::vector<std::int32_t> tokens{writer.tokenizer.end_of_text()};
   const auto asked = writer.tokenizer.encode(prompt, "--prompt");
   tokens.insert(tokens.end(), asked.begin(), asked.end());
+  if (static_cast<std::int64_t>(tokens.size()) > writer.context) {
+    log::warn(text("--prompt has ", asked.size(), " tokens; the model remembers ", writer.context,
+                   " and reads its last ", (writer.context + 1) / 2));
+  }
   Reader reader(writer);
   Printer printer(writer.tokenizer, tokens, print);
   for (std::int64_t i = 0; i < count; ++i) {

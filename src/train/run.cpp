@@ -97,15 +97,18 @@ void introduce(const config::TrainSettings& settings, Learner& learner, const Tr
             << " parameters in " << config::word(settings.precision)
             << (place.cuda() ? "" : " (storage; CPU ranks compute in fp32)") << "\n"
             << place.table << "\n"
-            << "reduction: " << learner.ranks().describe() << ", " << trainer.bucket_count()
-            << " buckets, overlap " << config::word(settle_reduction(settings.reduce, place).overlap) << "\n"
-            << "global batch " << settings.global_batch << " = " << world.size() << " ranks, "
-            << trainer.accumulation() << " micro-batches a step; CUDA graph: " << trainer.graph() << "\n"
+            << "reduction: " << learner.ranks().describe() << ", "
+            << count_of(trainer.bucket_count(), "bucket", "buckets") << ", overlap "
+            << config::word(settle_reduction(settings.reduce, place).overlap) << "\n"
+            << "global batch " << settings.global_batch << " = " << count_of(world.size(), "rank", "ranks")
+            << ", " << count_of(trainer.accumulation(), "micro-batch", "micro-batches")
+            << " a step; CUDA graph: " << trainer.graph() << "\n"
             << (learner.model().chooses_algorithms() ? text("ops: ", ops_in_use(settings, place), "\n") : "")
             << "data: " << course.data.rows() << " rows"
             << (course.data.tokens() ? text(" of ", course.data.targets_per_row(), " tokens") : "") << " in "
-            << course.data.shards().size() << " shards, " << course.order.steps_per_epoch()
-            << " steps an epoch; steps " << course.first_step + 1 << " to " << course.last_step << std::endl;
+            << count_of(static_cast<std::int64_t>(course.data.shards().size()), "shard", "shards") << ", "
+            << count_of(course.order.steps_per_epoch(), "step", "steps") << " an epoch; steps "
+            << course.first_step + 1 << " to " << course.last_step << std::endl;
 }
 
 /// "validation loss 1.2345 a token, perplexity 3.44".

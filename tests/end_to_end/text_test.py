@@ -110,6 +110,7 @@ class Text(LockstepTest):
         self.assertTrue(set(likeliest[0].replace("\n", " ").replace(".", " ").split()[2:-1]) & set(WORDS), likeliest[0])
         longer = self.generate(trained, prompt="x" * 100, tokens=5)   # beyond the model's context
         self.assertTrue(longer.output.startswith("x" * 100))
+        self.assertIn("100 tokens; the model remembers", longer.errors)
         prompt = self.folder / "prompt.txt"
         prompt.write_text("one small step\nof every")
         self.assertTrue(self.generate(trained, prompt_file=prompt).output.startswith("one small step\nof every"))
