@@ -7,9 +7,9 @@ namespace lockstep::ops {
 // The linear layers of a transformer. Weights are [out, in], biases [out]. Fused (kernel_choice.hpp):
 // cuBLASLt products in float, rounded once, with bias, residual connection and GELU inside; the gradients of
 // bias and GELU take one kernel beside the products. On Hopper large products with bias or GELU take a kernel
-// of our own, which rounds after each step (product_beside.hpp). Weight gradients go straight into the
-// trainer's flat array (gradient_range.hpp). Widths that are no multiple of 8 take the reference.
-// Differentiable.
+// of our own, which rounds after each step, and the gradients of a weight and its bias another
+// (product_beside.hpp). Weight gradients go straight into the trainer's flat array (gradient_range.hpp).
+// Widths that are no multiple of 8 take the reference. Differentiable.
 
 /// x weight^T + bias: [rows, in] to [rows, out].
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
